@@ -1,0 +1,40 @@
+/* Diagnostics. Shape: error[E0312]: fact / --> file:line:col / source line with ^~~~ and labels / note: / help:.
+ * The fact is in the user's words, lower case, no full stop, and stands alone; advice goes only in help. At most eight
+ * lines each. Codes live in diag.def, and nowhere else. Several errors per run, none twice, stop at 20.
+ *
+ *     struct diag *d = diag_error(E_UNKNOWN_NAME, span, "unknown name 'wieght'");
+ *     diag_label(d, other_span, "declared here");
+ *     diag_help(d, "did you mean 'weight'?");
+ *
+ * They are collected and printed by diag_print, sorted by place. The compiler goes on after an error where it can;
+ * every pass starts only when diag_errors() is 0. */
+#ifndef FLOWC_DIAG_H
+#define FLOWC_DIAG_H
+#include "source.h"
+#include <stdbool.h>
+#include <stdio.h>
+
+enum diag_code {
+#define DIAG(code, number, title) code,
+#include "diag.def"
+#undef DIAG
+    DIAG_CODES
+};
+
+struct diag;
+
+struct diag *diag_error(enum diag_code code, struct span at, const char *fact, ...) __attribute__((format(printf, 3, 4)));
+struct diag *diag_warning(enum diag_code code, struct span at, const char *fact, ...) __attribute__((format(printf, 3, 4)));
+void diag_mark(struct diag *d, const char *label, ...) __attribute__((format(printf, 2, 3)));     /* text beside the caret of the main place */
+void diag_label(struct diag *d, struct span at, const char *label, ...) __attribute__((format(printf, 3, 4)));  /* a second place */
+void diag_note(struct diag *d, const char *text, ...) __attribute__((format(printf, 2, 3)));
+void diag_help(struct diag *d, const char *text, ...) __attribute__((format(printf, 2, 3)));
+
+int diag_errors(void);                               /* errors so far */
+void diag_print(FILE *to, bool json);                /* prints and forgets everything collected */
+void diag_reset(void);
+int diag_explain(FILE *to, const char *code);        /* --explain-error: the page of "E0312"; 0 when found */
+
+/* The candidate nearest to name within edit distance 2, or NULL. candidates: stb_ds array. */
+const char *suggest(const char *name, const char **candidates);
+#endif

@@ -1,0 +1,125 @@
+/* The run arena: a list of chunks, each block with its size in front so that mem_realloc can copy it. */
+#define STB_DS_IMPLEMENTATION
+#include "mem.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 20, ALIGN = 16 };
+
+struct chunk {
+    struct chunk *next;
+    size_t used, size;
+    _Alignas(ALIGN) char data[];
+};
+
+struct block {
+    _Alignas(ALIGN) size_t size;
+};
+
+static struct chunk *chunks;
+static size_t drawn;
+static struct { char *key; int value; } *interned;
+
+void *mem_alloc(size_t size)
+{
+    size_t need = sizeof(struct block) + ((size + ALIGN - 1) & ~(size_t)(ALIGN - 1));
+    if (!chunks || chunks->size - chunks->used < need) {
+        size_t n = need > CHUNK ? need : CHUNK;
+        struct chunk *c = calloc(1, sizeof *c + n);
+        if (!c) {
+            fprintf(stderr, "flowc: out of memory after %zu bytes\n", drawn);
+            exit(70);
+        }
+        c->size = n;
+        c->next = chunks;
+        chunks = c;
+    }
+    struct block *b = (struct block *)(chunks->data + chunks->used);
+    chunks->used += need;
+    drawn += need;
+    b->size = size;
+    return b + 1;
+}
+
+void *mem_realloc(void *old, size_t size)
+{
+    if (!old)
+        return mem_alloc(size);
+    size_t had = ((struct block *)old - 1)->size;
+    if (size <= had)
+        return old;
+    void *p = mem_alloc(size);
+    memcpy(p, old, had);
+    return p;
+}
+
+char *mem_strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    return memcpy(mem_alloc(n), s, n);
+}
+
+char *mem_vprintf(const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    char *s = mem_alloc((size_t)n + 1);
+    vsnprintf(s, (size_t)n + 1, format, again);
+    va_end(again);
+    return s;
+}
+
+char *mem_printf(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *s = mem_vprintf(format, args);
+    va_end(args);
+    return s;
+}
+
+const char *intern(const char *s)
+{
+    ptrdiff_t i = shgeti(interned, s);
+    if (i >= 0)
+        return interned[i].key;
+    char *copy = mem_strdup(s);
+    shput(interned, copy, 1);
+    return copy;
+}
+
+const char *intern_n(const char *s, size_t n)
+{
+    char *copy = mem_alloc(n + 1);
+    memcpy(copy, s, n);
+    return intern(copy);
+}
+
+void mem_release(void)
+{
+    while (chunks) {
+        struct chunk *next = chunks->next;
+        free(chunks);
+        chunks = next;
+    }
+    interned = NULL;
+    drawn = 0;
+}
+
+size_t mem_peak(void)
+{
+    return drawn;
+}
+
+void bug_at(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "flowc: internal error at %s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nThis is a defect of flowc, not of your program; please report it with the .flow file.\n");
+    va_end(args);
+    exit(70);
+}

@@ -1,0 +1,32 @@
+/* Memory by lifetime. Everything the compiler builds lives in one arena for the whole run and is given back at once by
+ * mem_release(); no object is freed alone. A pass that needs a lot of scratch space brackets it with mem_mark and
+ * mem_rewind. stb_ds arrays and maps (arrput, shput, hmput) draw from the same arena.
+ *
+ * Include this header instead of stb_ds.h. */
+#ifndef FLOWC_MEM_H
+#define FLOWC_MEM_H
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void *mem_alloc(size_t size);                         /* zeroed, 16-byte aligned, never NULL */
+void *mem_realloc(void *old, size_t size);            /* old may be NULL; the tail is zeroed */
+char *mem_strdup(const char *s);
+char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *mem_vprintf(const char *format, va_list args);
+const char *intern(const char *s);                    /* equal strings give equal pointers */
+const char *intern_n(const char *s, size_t n);
+void mem_release(void);                               /* gives back everything; the next mem_alloc starts anew */
+size_t mem_peak(void);                                /* bytes drawn since the start */
+
+#define NEW(T) ((T *)mem_alloc(sizeof(T)))
+#define NEW_ARRAY(T, n) ((T *)mem_alloc(sizeof(T) * (size_t)(n)))
+
+#define STBDS_REALLOC(context, p, size) mem_realloc(p, size)
+#define STBDS_FREE(context, p) ((void)(p))
+#include <stb/stb_ds.h>
+
+/* A defect of flowc itself: prints what and where, exits with 70. */
+#define BUG(...) bug_at(__FILE__, __LINE__, __VA_ARGS__)
+_Noreturn void bug_at(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#endif

@@ -1,0 +1,6 @@
+#include "../passes.h"
+
+void elaborate(struct module *m)
+{
+    (void)m;
+}

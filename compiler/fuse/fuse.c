@@ -1,0 +1,6 @@
+#include "../passes.h"
+
+void fuse(struct module *m)
+{
+    (void)m;
+}

@@ -1,0 +1,146 @@
+/* The module: a whole program after elaborate. Parameters and plans are shared by all entries; each entry has its own
+ * logical graph over the same parameters. */
+#ifndef FLOWC_MODULE_H
+#define FLOWC_MODULE_H
+#include "ast.h"
+#include "graph.h"
+
+struct options {                 /* the command line, as far as passes care */
+    const char *file;
+    const char *plan;            /* NULL: the first one */
+    const char *target;          /* "cuda" or "cpu" */
+    const char *out;             /* directory or NULL */
+    struct { const char *name; const char *value; bool used; } *set;   /* stb_ds array of --set NAME=VALUE */
+    bool check, verify, time;
+};
+
+/* ---- parameters ---- */
+
+enum init { INIT_ZEROS, INIT_ONES, INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM };
+struct param {
+    int index;                   /* declaration order: the order of norms, files and random numbers */
+    const char *path;            /* "h[*].attn.qkv_weight" */
+    enum type type;
+    int ndim;
+    struct dim *dim[MAX_DIM];    /* one block's shape */
+    int64_t *stack;              /* stb_ds array: repeat counts around it, outermost first; empty at top level */
+    struct span span;            /* the declaration in the layer */
+    enum init init;
+    double init_a, init_b;       /* normal: std, -; constant: value; uniform: low, high */
+    bool is_state;               /* `state`, or optimizer state: not differentiated */
+    bool frozen;
+    double decay;                /* weight decay, 0 when no `decay on` pattern names it */
+    struct layout lay;           /* storage layout, one for all entries; set by shard */
+    /* files: how it is named there; NULL: under its own path with indices */
+    const char *file_name;       /* "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first */
+    int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file (same elements in the same order) */
+    bool file_transpose;         /* the file holds the two dims of file_shape swapped */
+};
+
+struct file_rules {
+    const char **ignore;         /* stb_ds array of patterns of names in a file that are skipped */
+    const char **prefix;         /* stb_ds array of optional prefixes */
+};
+
+/* ---- plans ---- */
+
+enum line_kind { LINE_SBP, LINE_PIN, LINE_SAVE, LINE_PLACE, LINE_RECOMPUTE };
+struct layout_part {             /* one `axes: S(N) uneven` of a layout line, still by name */
+    unsigned axes;               /* bit set, or 0 for axes the mesh lacks */
+    int major[MAX_AXIS], nmajor; /* the axes in the order written, major to minor */
+    enum sbp_kind kind;
+    enum reduce reduce;
+    const char *dim_name;        /* S(N) */
+    int dim_index;               /* S(0); -1 when a name was written */
+    bool uneven;
+    struct span span;
+};
+struct plan_line {
+    enum line_kind kind;
+    const char *pattern;         /* "h[*].attn.*_weight" */
+    struct span span, pattern_span;
+    struct layout_part *parts;   /* stb_ds array: sbp, pin, save */
+    int64_t stage_low, stage_high;   /* place: [low, high) along the pipeline axis */
+    int matches;                 /* values that took it; 0 at the end is E_PATTERN */
+};
+
+enum schedule_kind { SCHEDULE_GPIPE, SCHEDULE_ONE_F_ONE_B };
+struct plan {
+    const char *name;
+    struct span span;
+    struct mesh mesh;
+    int64_t microbatches;        /* >= 1 */
+    struct dim *mb_dim;          /* NULL without a line */
+    struct span mb_span;
+    enum schedule_kind schedule;
+    struct span pipeline_span;
+    const char *split;           /* path of the repeat that is cut, or NULL */
+    bool split_uneven;
+    int64_t *split_counts;       /* stb_ds array: blocks per stage as written, or NULL */
+    struct plan_line *lines;     /* stb_ds array, in program order */
+    double memory_bytes;         /* 0: no limit */
+    struct span memory_span;
+    bool strict;
+    struct ast *ast;
+};
+
+/* Does the path match the pattern? `*` is any text, dots included; inside [ ] any index. Paths hold `[*]` for every
+ * repeat index; a pattern index such as h[3] or h[0..4] matches h[*] and narrows `low, high` (blocks, half-open). */
+bool pattern_match(const char *pattern, const char *path, int64_t *low, int64_t *high);
+
+/* ---- entries ---- */
+
+enum lr_kind { LR_CONSTANT, LR_COSINE, LR_LINEAR };
+struct data_binding {            /* tokens, targets = next_token("f", u16) */
+    const char *inputs[2];       /* names of model inputs, in order */
+    int ninput;
+    const char *reader;          /* "next_token" or "raw" */
+    const char *file;
+    const char *element;         /* u16 u32 ... */
+    struct span span;
+};
+struct train_spec {
+    bool present;
+    struct span span;
+    struct data_binding *data;   /* stb_ds array */
+    int64_t steps;
+    const char *optimizer;       /* "adamw" or "sgd" */
+    enum lr_kind lr_kind;
+    double lr_peak, lr_floor;
+    int64_t lr_warmup;
+    double beta1, beta2, eps, decay, momentum;
+    double clip;                 /* 0: no clipping */
+    uint64_t seed;
+};
+struct evaluate_spec {
+    bool present;
+    int64_t every, steps;
+    struct data_binding *data;
+};
+struct sample_spec {
+    bool present;
+    const char *prompt;          /* NULL: a newline */
+    int64_t tokens;              /* how many to make */
+    double temperature;
+    int64_t top_k;               /* 0: all */
+    const char *output;          /* which output holds logits [N, T, V]; default "logits" */
+    int64_t every;               /* 0: at the end of training only */
+};
+
+struct module {
+    struct options *options;
+    struct ast **programs;       /* the main file and its imports */
+    struct dim **dims;           /* stb_ds array: declared dims */
+    struct param **params;       /* stb_ds array, declaration order; optimizer states follow */
+    struct plan **plans;         /* stb_ds array */
+    struct plan *plan;           /* the chosen one, elaborated; others have only name and ast */
+    const char *model;
+    struct span model_span;
+    struct train_spec train;
+    struct evaluate_spec evaluate;
+    struct sample_spec sample;
+    struct file_rules files;
+    struct graph *graph[ENTRIES];     /* logical; NULL for entries the program lacks */
+    struct physical *physical;        /* after box */
+};
+#endif

@@ -1,0 +1,103 @@
+/* An op: everything about it lives in one room, compiler/ops/<op>.c; ops.def is the only list. No pass switches over
+ * ops: it asks the op (a field below) or its flags.
+ *
+ * Rules are written as the mathematics, once, as factors, and the 1-D SBP signatures follow from them:
+ *     "m k+, k+ n -> m n"     a plain factor may be split everywhere it occurs; a factor marked + is contracted:
+ *                             splitting it makes the outputs that lack it P(sum); a factor marked ^ must stay whole;
+ *                             marked > it is reduced by max, < by min (P(max), P(min))
+ *     "b.. t^, .. -> .."      b.. stands for the dims left over, as many as the operand has
+ *     "-" for an operand       a scalar, or an operand that is always B
+ * Linear sets say where P(sum) passes: "{a} {b}" (mul: either operand P, the other B -> P) and "{a, b}" (add: both P ->
+ * P). Operands are named a, b, c .. in order; {*} means all operands at once. Monotone ops may pass P(max), P(min):
+ * "max{a}". N-D signatures are formed axis by axis from the 1-D ones. What factors cannot say goes into extra(). */
+#ifndef FLOWC_OP_H
+#define FLOWC_OP_H
+#include "graph.h"
+
+enum op_flag {
+    OP_ELEMENTWISE = 1 << 0,     /* one output, trailing broadcast; has expr; may be fused */
+    OP_VIEW        = 1 << 1,     /* output may alias input 0 (slice, transpose, reshape, unstack, detach) */
+    OP_SOURCE      = 1 << 2,     /* no tensor operands: param, input, positions, constant */
+    OP_EFFECT      = 1 << 3,     /* no outputs; writes storage or hands a result to the host: never dead */
+    OP_BOXING      = 1 << 4,     /* inserted by box: changes layouts, not values */
+    OP_INTERNAL    = 1 << 5,     /* not callable from the language */
+    OP_BOOL_RESULT = 1 << 6,     /* comparisons */
+    OP_RANDOM      = 1 << 7,     /* depends on step and path */
+    OP_TRAIN_ONLY  = 1 << 8,     /* identity outside train (dropout) */
+    OP_VARIADIC    = 1 << 9,
+    OP_CONTRACTION = 1 << 10,    /* counted in FLOPs and cost: einsum, attention */
+    OP_STACKED     = 1 << 11,    /* reads whole stacks of values of a repeat body from outside it (norm_partials) */
+};
+
+/* One 1-D signature: how each operand is read and each output written along one mesh axis. */
+struct sig {
+    struct sbp *in, *out;        /* arena arrays of arrlen(node->in), arrlen(node->out) entries */
+    bool even;                   /* legal only where the split dims divide evenly (reshape) */
+    bool coords;                 /* the op's program needs its coordinates (split vocabulary): gate checks soundness */
+};
+
+/* Float64 reference: local tensors of one rank, row-major. */
+struct tensor {
+    int ndim;
+    int64_t n[MAX_DIM];          /* local extents */
+    int64_t base[MAX_DIM];       /* first index, in the padded logical dim */
+    int64_t full[MAX_DIM];       /* stored logical extent (phys) */
+    int64_t valid[MAX_DIM];      /* logical extent without padding */
+    double *data;
+};
+struct reference {
+    const struct node *node;
+    struct tensor *in, *out;     /* in[k].data NULL for an optional operand left out; out[].data zeroed */
+    int64_t step;                /* for random ops */
+    uint64_t seed;
+};
+
+/* Differentiation of one node: build into `at` from node's operands and results (readable as saved values) and the
+ * gradients of its outputs; leave each operand's gradient in din (NULL: none). All types f32 here. */
+struct grad {
+    struct graph *g;
+    struct region *at;
+    const struct node *node;
+    struct value **dout;         /* arrlen(node->out); NULL where the output has no gradient */
+    struct value **din;          /* arrlen(node->in), all NULL at first */
+    const bool *wanted;          /* which operands want one */
+};
+
+struct op {
+    const char *name;            /* as called in the language */
+    const char *doc;             /* one line of mathematics with shapes */
+    const char *args;            /* how a call binds: "x, weight, bias?, eps:num=1e-5, axis:axis". x: tensor operand; x?:
+                                    optional; x...: all the positional ones; kinds: num int bool str axis axes dim dims
+                                    type; "=": default */
+    const char *rule, *linear;   /* factor rule and linear sets, NULL: see rule_of and extra */
+    unsigned flags;
+    const char *expr;            /* elementwise: the C expression, "%0 + %1"; %0.. are operands as f32 (or bool/int) */
+    bool (*shape)(struct graph *g, struct node *n);              /* checks operands, creates outputs, or diagnoses */
+    const char *(*rule_of)(const struct node *n);                /* rule that depends on the node (einsum) */
+    void (*extra)(const struct node *n, int parts, struct sig **sigs);    /* further signatures; arrput; parts: axis size */
+    void (*grad)(struct grad *c);                                /* NULL: no gradient passes (i32 results, detach) */
+    double (*flops)(const struct node *n);                       /* logical; NULL: 0 */
+    void (*ref)(struct reference *r);
+    const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */
+};
+
+/* ops.def: OP(name) one line per op, in the order of the reference page; the object is op_<name>. */
+#define OP(name) extern const struct op op_##name;
+#include "ops/ops.def"
+#undef OP
+extern const struct op *const op_table[];            /* all ops, NULL at the end */
+/* The op callable from the language under this name with so many positional tensor operands: max(x, axis = A) is op_max,
+ * max(a, b) is op_maximum (both have the name "max"). NULL when there is none; *known tells whether the name exists. */
+const struct op *op_find(const char *name, int operands, bool *known);
+
+/* All 1-D signatures of a node along an axis of `parts` ranks, the all-B one first, without duplicates. stb_ds array. */
+struct sig *node_signatures(const struct node *n, int parts);
+
+/* ---- helpers for shape rules and gradients (ops/build.c) ---- */
+struct value *build(struct graph *g, struct region *at, const struct op *op, struct span span, int nin, ...);   /* node_new + operands + finish; first output */
+struct value *build_constant(struct graph *g, struct region *at, double v, struct span span);                    /* f32 scalar */
+struct value *build_zeros_like(struct graph *g, struct region *at, const struct value *v);
+/* Sums v over the dims that `like` lacks or has as broadcast, so that it has like's shape (gradient of broadcasting). */
+struct value *build_sum_to(struct graph *g, struct region *at, struct value *v, const struct value *like);
+bool op_expect(const struct node *n, int operand, bool ok, const char *fact, ...) __attribute__((format(printf, 4, 5)));  /* diagnoses E_SHAPE when !ok */
+#endif

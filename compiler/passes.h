@@ -1,0 +1,47 @@
+/* The passes, in pipeline order. main.c calls them by name from one table; each can be dumped with --emit=NAME and the
+ * graph is verified after each in debug builds. A pass returns with diagnostics collected; the next one starts only when
+ * there are no errors.
+ *
+ * pass           before                                  after
+ * parse          text                                    AST; syntax errors reported, imports not yet followed
+ * elaborate      AST                                     module: dims, params, plan, train; one logical graph per entry, typed
+ *                                                        (forward only); imports followed, --set applied
+ * differentiate  logical graph of train                  + backward nodes, optimizer update, norm; phases set
+ * rewrite        logical graphs                          recompute and precision lines applied; dead nodes gone
+ * place          logical graphs                          node->stage, region->cut; every plan stage line used
+ * shard          placed graphs                           value->lay, node->need, param->lay, dim->phys, final phases
+ * box            sharded graphs                          physical graph: one program per stage, explicit communication
+ * fuse           physical graph                          element-wise chains joined (one rank, one phase, no boxing inside)
+ * layout         physical graph                          value->buffer, stride, offset: views share buffers
+ * schedule       physical graph                          stage->order, rolls, saved_slots
+ * allocate       physical graph                          buffer->offset, arena_bytes
+ * prove          physical graph                          the order cannot hang (certificate), or an error
+ * emit           physical graph                          files in DIR */
+#ifndef FLOWC_PASSES_H
+#define FLOWC_PASSES_H
+#include "ast.h"
+#include "module.h"
+#include "physical.h"
+#include <stdio.h>
+
+void elaborate(struct module *m);
+void differentiate(struct module *m);
+void rewrite(struct module *m);
+void place(struct module *m);
+void shard(struct module *m);
+void box(struct module *m);
+void fuse(struct module *m);
+void layout(struct module *m);
+void schedule(struct module *m);
+void allocate(struct module *m);
+void prove(struct module *m);
+void emit(struct module *m);                          /* writes options->out, all or nothing */
+
+/* dumps: human text, and the same facts as JSON where --emit=NAME,json is asked */
+void module_dump(FILE *to, struct module *m);         /* params, train: head of the logical dump */
+void physical_dump(FILE *to, struct module *m);       /* --emit=physical (box, fuse, layout) */
+void comm_dump(FILE *to, struct module *m, bool json);
+void schedule_dump(FILE *to, struct module *m, bool json);
+void memory_dump(FILE *to, struct module *m, bool json);
+void shard_dump(FILE *to, struct module *m);          /* --emit=sbp: every tensor with its layout and why */
+#endif

@@ -1,0 +1,82 @@
+/* The physical graph: what box makes of the logical graphs, and what fuse, layout, schedule, allocate, prove and emit
+ * read. There is one stage program per pipeline stage (one rank class each): all ranks of a stage run the same text and
+ * differ in coordinates only. Its regions are built from the same structs as the logical graph; every value's `lay`
+ * equals the layout in which each of its readers wants it, and communication is in explicit boxing nodes.
+ *
+ * Boxing ops (ops/boxing.c). Attributes: "axes" (int: bit set of mesh axes it works over), "comm" (int: index into
+ * physical->comms; -1 for the local ones), "dim" (int), "dim_to" (int), "reduce" (int: enum reduce). A collective may
+ * carry several values (a bucket): out[k] is the converted in[k].
+ *     box_slice           B -> S(dim)       local, a view where possible
+ *     box_mask            B -> P            local: rank 0 of the axes keeps its values, others hold the identity
+ *     box_pad             S(dim) -> P       local: zeros around the part
+ *     box_all_gather      S(dim) -> B
+ *     box_all_reduce      P -> B
+ *     box_reduce_scatter  P -> S(dim)
+ *     box_all_to_all      S(dim) -> S(dim_to)
+ *     box_accumulate      P(mb) -> B(mb)    local, in time: in a per-micro-batch phase; output readable in UPDATE (or
+ *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
+ *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
+ *                         recv on the other stage has no inputs and the same type and layout.
+ *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage */
+#ifndef FLOWC_PHYSICAL_H
+#define FLOWC_PHYSICAL_H
+#include "graph.h"
+
+struct comm {                    /* a communicator: ranks that differ only along `axes` (and are on one of `stages`) */
+    unsigned axes;               /* bit set; the pipeline axis is in it only for cross-stage reductions */
+    int *stages;                 /* stb_ds array, only for those: the stages that take part */
+    const char *name;            /* "tp", "dp", "stages_0_3" */
+};
+struct link {                    /* point-to-point, rank to the rank of the same other coordinates, one direction */
+    int from, to;                /* stages */
+    enum phase phase;
+    const char *what;            /* path of the value */
+    int number;                  /* among the links of this pair and direction */
+};
+
+/* One actor firing of a schedule: a phase of one micro-batch (and chunk) on one stage. */
+struct firing { enum phase phase; int microbatch; int chunk; };
+struct roll {                    /* `times` repetitions of `len` firings from order[start]; each repetition adds 1 to every micro-batch */
+    int start, len, times;
+};
+
+enum memory_class { MEM_PARAM, MEM_GRAD, MEM_STATE, MEM_SAVED, MEM_LOCAL, MEM_COMM, MEM_INPUT, MEM_CLASSES };
+extern const char *const memory_class_name[MEM_CLASSES];
+struct buffer {                  /* one place in the arena; several values may live in it (views, in-place) */
+    int id;
+    enum memory_class class;
+    const char *name;            /* path of the value that made it */
+    struct span span;
+    int64_t elements;            /* one block, one slot */
+    enum type type;
+    int64_t blocks;              /* copies for stacking: product of repeat counts on this stage, or a ring for carried values */
+    int slots;                   /* register slots over micro-batches (regst num) */
+    int64_t bytes;               /* whole, aligned */
+    int64_t offset;              /* in the arena */
+    int first, last;             /* lifetime in the step's order: points of the stage's program, inclusive */
+};
+
+struct stage {
+    int index;
+    struct graph *graph;                         /* owns the values of all entries of this stage */
+    struct region *phase[ENTRIES][PHASES];       /* NULL where empty */
+    struct buffer **buffers;                     /* stb_ds array after allocate */
+    int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
+    struct firing *order;                        /* stb_ds array: the train entry's forward, backward .. in one step */
+    struct roll *rolls;                          /* stb_ds array: the same, rolled */
+    int saved_slots;                             /* regst num from forward to backward */
+};
+
+struct physical {
+    struct module *module;
+    struct mesh *mesh;
+    int nstage;
+    struct stage *stages;                        /* nstage */
+    struct comm *comms;                          /* stb_ds array: created in this order on all ranks */
+    struct link *links;                          /* stb_ds array */
+    double bubble;                               /* per step, unit times */
+};
+
+int rank_stage(const struct physical *p, int rank);
+void stage_coord(const struct physical *p, int stage, int rank, int *coord);   /* mesh coordinates of a rank */
+#endif
