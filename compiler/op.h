@@ -90,6 +90,8 @@ extern const struct op *const op_table[];            /* all ops, NULL at the end
  * max(a, b) is op_maximum (both have the name "max"). NULL when there is none; *known tells whether the name exists. */
 const struct op *op_find(const char *name, int operands, bool *known);
 
+void list_ops(FILE *to);                             /* --list-ops: the whole table, for people */
+
 /* All 1-D signatures of a node along an axis of `parts` ranks, the all-B one first, without duplicates. stb_ds array. */
 struct sig *node_signatures(const struct node *n, int parts);
 

@@ -37,6 +37,9 @@ void allocate(struct module *m);
 void prove(struct module *m);
 void emit(struct module *m);                          /* writes options->out, all or nothing */
 
+/* --allocate FILE.csv: solves one static allocation problem; the exit status (0, 1 over the capacity, 2 unreadable). */
+int allocate_file(FILE *to, const char *path);
+
 /* dumps: human text, and the same facts as JSON where --emit=NAME,json is asked */
 void module_dump(FILE *to, struct module *m);         /* params, train: head of the logical dump */
 void physical_dump(FILE *to, struct module *m);       /* --emit=physical (box, fuse, layout) */

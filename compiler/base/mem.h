@@ -1,6 +1,5 @@
 /* Memory by lifetime. Everything the compiler builds lives in one arena for the whole run and is given back at once by
- * mem_release(); no object is freed alone. A pass that needs a lot of scratch space brackets it with mem_mark and
- * mem_rewind. stb_ds arrays and maps (arrput, shput, hmput) draw from the same arena.
+ * mem_release(); no object is freed alone. stb_ds arrays and maps (arrput, shput, hmput) draw from the same arena.
  *
  * Include this header instead of stb_ds.h. */
 #ifndef FLOWC_MEM_H

@@ -1,0 +1,277 @@
+/* Diagnostics: collected as they come, printed once, sorted by place. */
+#include "diag.h"
+#include "mem.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ERRORS = 20 };
+
+struct label {
+    struct span at;
+    const char *text;
+};
+struct diag {
+    enum diag_code code;
+    bool warning;
+    struct span at;
+    const char *fact, *mark;
+    struct label *labels;
+    const char **notes, **helps;
+    int order;
+};
+
+static const struct { const char *name; int number; const char *title; } codes[] = {
+#define DIAG(code, number, title) {#code, number, title},
+#include "diag.def"
+#undef DIAG
+};
+
+static struct diag **collected;
+static int errors;
+
+static struct diag *diag_add(enum diag_code code, bool warning, struct span at, const char *fact, va_list args)
+{
+    struct diag *d = NEW(struct diag);
+    d->code = code;
+    d->warning = warning;
+    d->at = at;
+    d->fact = mem_vprintf(fact, args);
+    d->order = (int)arrlen(collected);
+    for (int i = 0; i < arrlen(collected); i++) {
+        struct diag *o = collected[i];
+        if (o->code == code && o->at.file == at.file && o->at.begin == at.begin && !strcmp(o->fact, d->fact))
+            return d;            /* said before: further labels go nowhere */
+    }
+    if (!warning)
+        errors++;
+    if (warning || errors <= MAX_ERRORS)
+        arrput(collected, d);
+    return d;
+}
+
+struct diag *diag_error(enum diag_code code, struct span at, const char *fact, ...)
+{
+    va_list args;
+    va_start(args, fact);
+    struct diag *d = diag_add(code, false, at, fact, args);
+    va_end(args);
+    return d;
+}
+
+struct diag *diag_warning(enum diag_code code, struct span at, const char *fact, ...)
+{
+    va_list args;
+    va_start(args, fact);
+    struct diag *d = diag_add(code, true, at, fact, args);
+    va_end(args);
+    return d;
+}
+
+#define TEXT_OF(target)                                                                                                \
+    va_list args;                                                                                                      \
+    va_start(args, text);                                                                                              \
+    const char *target = mem_vprintf(text, args);                                                                      \
+    va_end(args)
+
+void diag_mark(struct diag *d, const char *text, ...)
+{
+    TEXT_OF(s);
+    d->mark = s;
+}
+
+void diag_label(struct diag *d, struct span at, const char *text, ...)
+{
+    TEXT_OF(s);
+    if (at.file)
+        arrput(d->labels, ((struct label){at, s}));
+}
+
+void diag_note(struct diag *d, const char *text, ...)
+{
+    TEXT_OF(s);
+    arrput(d->notes, s);
+}
+
+void diag_help(struct diag *d, const char *text, ...)
+{
+    TEXT_OF(s);
+    arrput(d->helps, s);
+}
+
+int diag_errors(void)
+{
+    return errors;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct diag *x = *(struct diag *const *)a, *y = *(struct diag *const *)b;
+    if (x->at.file != y->at.file)
+        return x->at.file - y->at.file;
+    if (x->at.begin != y->at.begin)
+        return x->at.begin - y->at.begin;
+    return x->order - y->order;
+}
+
+/* One source line with its caret: tabs become one blank, so that columns agree; long lines are cut around the caret. */
+static void print_source(FILE *to, struct span at, const char *text, char mark, int width)
+{
+    enum { SHOWN = 110 };
+    struct position p = source_position(at.file, at.begin);
+    int length, from = 0;
+    const char *line = source_line_text(at.file, p.line, &length);
+    if (p.column > SHOWN - 20)
+        from = p.column - SHOWN / 2;
+    int shown = length - from > SHOWN ? SHOWN : length - from;
+    fprintf(to, "%*d | ", width, p.line);
+    for (int i = 0; i < shown; i++) {
+        unsigned char c = (unsigned char)line[from + i];
+        fputc(c < 32 || c == 127 ? ' ' : c, to);
+    }
+    fprintf(to, "\n%*s | ", width, "");
+    for (int i = 0; i < p.column - 1 - from; i++)
+        if (i + from >= length || ((unsigned char)line[from + i] & 0xC0) != 0x80)
+            fputc(' ', to);
+    int n = at.end - at.begin, room = length - p.column + 1;
+    if (n > room)
+        n = room;
+    fputc(mark, to);
+    for (int i = 1; i < n && p.column - 1 - from + i < SHOWN; i++)
+        if (((unsigned char)line[p.column - 1 + i] & 0xC0) != 0x80)
+            fputc(mark == '^' ? '~' : '-', to);
+    fprintf(to, "%s%s\n", text && *text ? " " : "", text ? text : "");
+}
+
+static void diag_print_text(FILE *to, const struct diag *d)
+{
+    fprintf(to, "%s[%c%04d]: %s\n", d->warning ? "warning" : "error", d->warning ? 'W' : 'E', codes[d->code].number,
+            d->fact);
+    if (d->at.file) {
+        int widest = source_position(d->at.file, d->at.begin).line;
+        for (int i = 0; i < arrlen(d->labels); i++) {
+            int line = source_position(d->labels[i].at.file, d->labels[i].at.begin).line;
+            if (line > widest)
+                widest = line;
+        }
+        int width = snprintf(NULL, 0, "%d", widest);
+        struct position p = source_position(d->at.file, d->at.begin);
+        fprintf(to, "%*s--> %s:%d:%d\n", width, "", source_get(d->at.file)->name, p.line, p.column);
+        print_source(to, d->at, d->mark, '^', width);
+        for (int i = 0; i < arrlen(d->labels); i++) {
+            const struct label *l = &d->labels[i];
+            if (l->at.file != d->at.file) {
+                p = source_position(l->at.file, l->at.begin);
+                fprintf(to, "%*s::: %s:%d:%d\n", width, "", source_get(l->at.file)->name, p.line, p.column);
+            }
+            print_source(to, l->at, l->text, '-', width);
+        }
+    }
+    for (int i = 0; i < arrlen(d->notes); i++)
+        fprintf(to, "note: %s\n", d->notes[i]);
+    for (int i = 0; i < arrlen(d->helps); i++)
+        fprintf(to, "help: %s\n", d->helps[i]);
+    fputc('\n', to);
+}
+
+static json_t *json_place(struct span at, const char *text)
+{
+    struct position p = {0, 0}, q = {0, 0};
+    const char *file = "";
+    if (at.file) {
+        p = source_position(at.file, at.begin);
+        q = source_position(at.file, at.end);
+        file = source_get(at.file)->name;
+    }
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s}", "file", file, "line", p.line, "column", p.column, "end_line",
+                     q.line, "end_column", q.column, "text", text ? text : "");
+}
+
+static void diag_print_json(FILE *to, const struct diag *d)
+{
+    json_t *labels = json_array(), *notes = json_array(), *helps = json_array();
+    for (int i = 0; i < arrlen(d->labels); i++)
+        json_array_append_new(labels, json_place(d->labels[i].at, d->labels[i].text));
+    for (int i = 0; i < arrlen(d->notes); i++)
+        json_array_append_new(notes, json_string(d->notes[i]));
+    for (int i = 0; i < arrlen(d->helps); i++)
+        json_array_append_new(helps, json_string(d->helps[i]));
+    char code[8];
+    snprintf(code, sizeof code, "%c%04d", d->warning ? 'W' : 'E', codes[d->code].number);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "severity", d->warning ? "warning" : "error", "code",
+                          code, "message", d->fact, "place", json_place(d->at, d->mark), "labels", labels, "notes",
+                          notes, "help", helps);
+    if (!j)
+        BUG("a diagnostic that JSON cannot hold: %s", d->fact);
+    json_dumpf(j, to, JSON_COMPACT);
+    fputc('\n', to);
+    json_decref(j);
+}
+
+void diag_print(FILE *to, bool json)
+{
+    if (arrlen(collected))
+        qsort(collected, (size_t)arrlen(collected), sizeof *collected, by_place);
+    for (int i = 0; i < arrlen(collected); i++)
+        (json ? diag_print_json : diag_print_text)(to, collected[i]);
+    if (errors > MAX_ERRORS && !json)
+        fprintf(to, "%d further errors are not shown\n", errors - MAX_ERRORS);
+    arrsetlen(collected, 0);
+}
+
+void diag_reset(void)
+{
+    collected = NULL;
+    errors = 0;
+}
+
+int diag_explain(FILE *to, const char *code)
+{
+    for (int i = 0; i < DIAG_CODES; i++) {
+        char text[8];
+        snprintf(text, sizeof text, "%c%04d", codes[i].name[0], codes[i].number);
+        if (!strcmp(text, code)) {
+            fprintf(to, "%s: %s\n", text, codes[i].title);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64 };
+    int n = (int)strlen(a), m = (int)strlen(b), row[LONGEST + 1];
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int best = diagonal + (a[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *suggest(const char *name, const char **candidates)
+{
+    const char *best = NULL;
+    int least = 3, longest = (int)strlen(name);
+    for (int i = 0; i < arrlen(candidates); i++) {
+        int distance = edit_distance(name, candidates[i]);
+        if (distance < least && distance < longest) {
+            least = distance;
+            best = candidates[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,312 @@
+/* Building and asking the graph: nodes, values, regions, attributes, extents. Printing is in graph_dump.c, the
+ * invariants in graph_verify.c. */
+#include "graph.h"
+#include "module.h"
+#include "op.h"
+#include <string.h>
+
+const char *const type_name[TYPES] = {
+#define TYPE(id, name, bytes, c) name,
+#include "types.def"
+#undef TYPE
+};
+const int type_bytes[TYPES] = {
+#define TYPE(id, name, bytes, c) bytes,
+#include "types.def"
+#undef TYPE
+};
+const char *const type_c[TYPES] = {
+#define TYPE(id, name, bytes, c) c,
+#include "types.def"
+#undef TYPE
+};
+const char *const phase_name[PHASES] = {"count", "setup", "forward", "backward", "weight", "update"};
+const char *const entry_name[ENTRIES] = {"train", "evaluate", "sample"};
+
+bool type_is_float(enum type t)
+{
+    return t == TYPE_F32 || t == TYPE_BF16 || t == TYPE_F16;
+}
+
+bool phase_per_microbatch(enum phase p)
+{
+    return p == PHASE_COUNT || p == PHASE_FORWARD || p == PHASE_BACKWARD || p == PHASE_WEIGHT;
+}
+
+bool dim_same(const struct dim *a, const struct dim *b)
+{
+    return a == b || ((!a->name || !b->name) && a->size == b->size);
+}
+
+struct dim *dim_anonymous(int64_t size)
+{
+    struct dim *d = NEW(struct dim);
+    d->size = d->phys = size;
+    return d;
+}
+
+bool sbp_same(struct sbp a, struct sbp b)
+{
+    if (a.kind != b.kind)
+        return false;
+    return a.kind == SBP_B || (a.dim == b.dim && (a.kind == SBP_P || a.order == b.order));
+}
+
+bool layout_same(const struct layout *a, const struct layout *b, int naxis)
+{
+    for (int i = 0; i < naxis; i++)
+        if (!sbp_same(a->ax[i], b->ax[i]))
+            return false;
+    return true;
+}
+
+int mesh_axis(const struct mesh *m, const char *name)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (!strcmp(m->axis[i].name, name))
+            return i;
+    return -1;
+}
+
+unsigned mesh_axes(const struct mesh *m, const char *name)
+{
+    int i = mesh_axis(m, name);
+    if (i >= 0)
+        return 1u << i;
+    for (i = 0; i < m->ngroup; i++)
+        if (!strcmp(m->group[i].name, name))
+            return m->group[i].axes;
+    return 0;
+}
+
+int mesh_coord(const struct mesh *m, int rank, int axis)
+{
+    return m->axis[axis].time ? 0 : rank / m->axis[axis].stride % m->axis[axis].size;
+}
+
+struct region *region_origin(struct region *r)
+{
+    while (r->mirror)
+        r = r->mirror;
+    return r;
+}
+
+int region_depth(const struct region *r)
+{
+    int depth = 0;
+    for (; r->parent; r = r->parent)
+        depth++;
+    return depth;
+}
+
+struct graph *graph_new(struct module *m, enum entry entry)
+{
+    struct graph *g = NEW(struct graph);
+    g->entry = entry;
+    g->module = m;
+    g->root = region_new(NULL, 1);
+    return g;
+}
+
+struct region *region_new(struct region *parent, int64_t count)
+{
+    struct region *r = NEW(struct region);
+    r->parent = parent;
+    r->count = count;
+    return r;
+}
+
+struct value *value_new(struct graph *g, struct region *r, enum type type, int ndim, struct dim *const *dims)
+{
+    struct value *v = NEW(struct value);
+    if (ndim > MAX_DIM)
+        BUG("a value of %d dims", ndim);
+    v->id = (int)arrlen(g->values);
+    v->type = type;
+    v->ndim = ndim;
+    for (int i = 0; i < ndim; i++)
+        v->dim[i] = dims[i];
+    v->region = r;
+    arrput(g->values, v);
+    return v;
+}
+
+struct node *node_new(struct graph *g, struct region *at, const struct op *op, struct span span)
+{
+    struct node *n = NEW(struct node);
+    n->id = g->nnode++;
+    n->op = op;
+    n->region = at;
+    n->span = span;
+    n->phase = PHASE_FORWARD;
+    arrput(at->nodes, n);
+    return n;
+}
+
+void node_in(struct node *n, struct value *v)
+{
+    arrput(n->in, v);
+}
+
+static struct attr *attr_slot(struct node *n, const char *name, enum attr_kind kind)
+{
+    for (int i = 0; i < arrlen(n->attr); i++)
+        if (!strcmp(n->attr[i].name, name)) {
+            n->attr[i] = (struct attr){.name = n->attr[i].name, .kind = kind};
+            return &n->attr[i];
+        }
+    arrput(n->attr, ((struct attr){.name = name, .kind = kind}));
+    return &arrlast(n->attr);
+}
+
+void node_set_int(struct node *n, const char *name, int64_t v)
+{
+    attr_slot(n, name, ATTR_INT)->i = v;
+}
+
+void node_set_num(struct node *n, const char *name, double v)
+{
+    attr_slot(n, name, ATTR_NUM)->f = v;
+}
+
+void node_set_str(struct node *n, const char *name, const char *v)
+{
+    attr_slot(n, name, ATTR_STR)->s = v;
+}
+
+void node_set_ints(struct node *n, const char *name, const int64_t *v, int count)
+{
+    struct attr *a = attr_slot(n, name, ATTR_INTS);
+    for (int i = 0; i < count; i++)
+        arrput(a->ints, v[i]);
+}
+
+void node_set_ptr(struct node *n, const char *name, void *v)
+{
+    attr_slot(n, name, ATTR_PTR)->ptr = v;
+}
+
+bool node_finish(struct graph *g, struct node *n)
+{
+    if (n->op->shape && !n->op->shape(g, n)) {
+        struct node **nodes = n->region->nodes;
+        for (int i = (int)arrlen(nodes) - 1; i >= 0; i--)
+            if (nodes[i] == n) {
+                arrdel(nodes, i);
+                break;
+            }
+        return false;
+    }
+    return true;
+}
+
+struct value *node_out(struct graph *g, struct node *n, enum type type, int ndim, struct dim *const *dims)
+{
+    struct value *v = value_new(g, n->region, type, ndim, dims);
+    v->def = n;
+    v->def_index = (int)arrlen(n->out);
+    v->span = n->span;
+    v->path = n->path ? mem_printf("%s.%s", n->path, n->op->name) : n->op->name;
+    arrput(n->out, v);
+    return v;
+}
+
+const struct attr *node_attr(const struct node *n, const char *name)
+{
+    for (int i = 0; i < arrlen(n->attr); i++)
+        if (!strcmp(n->attr[i].name, name))
+            return &n->attr[i];
+    return NULL;
+}
+
+int64_t node_int(const struct node *n, const char *name, int64_t otherwise)
+{
+    const struct attr *a = node_attr(n, name);
+    return !a ? otherwise : a->kind == ATTR_NUM ? (int64_t)a->f : a->i;
+}
+
+double node_num(const struct node *n, const char *name, double otherwise)
+{
+    const struct attr *a = node_attr(n, name);
+    return !a ? otherwise : a->kind == ATTR_INT ? (double)a->i : a->f;
+}
+
+const char *node_str(const struct node *n, const char *name)
+{
+    const struct attr *a = node_attr(n, name);
+    return a ? a->s : NULL;
+}
+
+const int64_t *node_ints(const struct node *n, const char *name)
+{
+    const struct attr *a = node_attr(n, name);
+    return a ? a->ints : NULL;
+}
+
+void *node_ptr(const struct node *n, const char *name)
+{
+    const struct attr *a = node_attr(n, name);
+    return a ? a->ptr : NULL;
+}
+
+int64_t value_count(const struct value *v)
+{
+    int64_t count = 1;
+    for (int i = 0; i < v->ndim; i++)
+        count *= v->dim[i]->size;
+    return count;
+}
+
+int64_t layout_parts(const struct layout *l, int d, const struct mesh *m)
+{
+    int64_t parts = 1;
+    for (int i = 0; i < m->naxis; i++)
+        if (l->ax[i].kind == SBP_S && l->ax[i].dim == d)
+            parts *= m->axis[i].size;
+    return parts;
+}
+
+/* Which part of dim d a rank holds: the axes that split it are the digits of one number, major first. The time axis has
+ * coordinate 0 here; micro-batch j adds j extents. */
+static int64_t part_of(const struct value *v, int d, const struct mesh *m, const int *coord)
+{
+    int64_t part = 0;
+    for (int order = 0; order < MAX_AXIS; order++)
+        for (int i = 0; i < m->naxis; i++) {
+            struct sbp s = v->lay.ax[i];
+            if (s.kind == SBP_S && s.dim == d && s.order == order)
+                part = part * m->axis[i].size + (m->axis[i].time ? 0 : coord[i]);
+        }
+    return part;
+}
+
+int64_t value_extent(const struct value *v, int d, const struct mesh *m, const int *coord)
+{
+    int64_t n = v->dim[d]->phys, parts = layout_parts(&v->lay, d, m);
+    int64_t part = coord ? part_of(v, d, m, coord) : 0;
+    return n / parts + (part < n % parts);
+}
+
+int64_t value_base(const struct value *v, int d, const struct mesh *m, const int *coord)
+{
+    int64_t n = v->dim[d]->phys, parts = layout_parts(&v->lay, d, m), part = part_of(v, d, m, coord), more = n % parts;
+    return part * (n / parts) + (part < more ? part : more);
+}
+
+int64_t value_local_bytes(const struct value *v, const struct mesh *m)
+{
+    int64_t bytes = type_bytes[v->type];
+    for (int d = 0; d < v->ndim; d++)
+        bytes *= value_extent(v, d, m, NULL);
+    return bytes;
+}
+
+void region_walk(struct region *r, void (*visit)(struct node *n, void *context), void *context)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        visit(n, context);
+        if (n->body)
+            region_walk(n->body, visit, context);
+    }
+}

@@ -1,0 +1,185 @@
+/* The command. One table names every pass in pipeline order with its dump; the rest is the command line.
+ * Exit status: 0 fine, 1 the program was rejected, 2 bad usage, 70 a defect of flowc. */
+#include "base/diag.h"
+#include "op.h"
+#include "passes.h"
+#include <string.h>
+#include <time.h>
+
+static const char usage_text[] =
+    "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
+    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--time] [--diagnostics=json]\n"
+    "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
+
+static bool emit_json;
+
+static void parse_pass(struct module *m)
+{
+    int file = source_open(m->options->file);
+    if (!file) {
+        struct diag *d = diag_error(E_FILE, (struct span){0}, "cannot read '%s'", m->options->file);
+        diag_help(d, "give the path of a .flow file, such as examples/gpt/gpt.flow");
+        return;
+    }
+    arrput(m->programs, parse(file));
+}
+
+static void dump_ast(FILE *to, struct module *m)
+{
+    for (int i = 0; i < arrlen(m->programs); i++)
+        ast_dump(to, m->programs[i]);
+}
+
+static void dump_logical(FILE *to, struct module *m)
+{
+    module_dump(to, m);
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            graph_dump(to, m->graph[e], NULL);
+}
+
+static void dump_comm(FILE *to, struct module *m) { comm_dump(to, m, emit_json); }
+static void dump_schedule(FILE *to, struct module *m) { schedule_dump(to, m, emit_json); }
+static void dump_memory(FILE *to, struct module *m) { memory_dump(to, m, emit_json); }
+
+/* The way through the compiler. `alias` is the name section "contract" of the README gives the same dump. */
+static const struct pass {
+    const char *name, *alias;
+    void (*run)(struct module *m);
+    void (*dump)(FILE *to, struct module *m);
+} passes[] = {
+    {"parse",         "ast",      parse_pass,    dump_ast},
+    {"elaborate",     NULL,       elaborate,     dump_logical},
+    {"differentiate", NULL,       differentiate, dump_logical},
+    {"rewrite",       "logical",  rewrite,       dump_logical},
+    {"place",         NULL,       place,         dump_logical},
+    {"shard",         "sbp",      shard,         shard_dump},
+    {"box",           NULL,       box,           physical_dump},
+    {"fuse",          NULL,       fuse,          physical_dump},
+    {"layout",        "physical", layout,        physical_dump},
+    {"schedule",      NULL,       schedule,      dump_schedule},
+    {"allocate",      "memory",   allocate,      dump_memory},
+    {"prove",         "comm",     prove,         dump_comm},
+    {"emit",          NULL,       emit,          NULL},
+};
+enum { PASS_COUNT = sizeof passes / sizeof *passes };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Runs the passes up to the one dumped (or prove for --check); true when there were no errors. */
+static bool compile(struct module *m, const struct pass *dumped)
+{
+    for (const struct pass *p = passes; p < passes + PASS_COUNT; p++) {
+        if (p->run == emit && !m->options->out)
+            break;
+        double start = now();
+        p->run(m);
+        if (m->options->time)
+            fprintf(stderr, "%-14s %8.3f ms\n", p->name, (now() - start) * 1e3);
+        if (diag_errors())
+            return false;
+        for (int e = 0; e < ENTRIES; e++)
+            if (m->graph[e])
+                graph_verify(m->graph[e], p->name);
+        if (p == dumped) {
+            p->dump(stdout, m);
+            return true;
+        }
+    }
+    return true;
+}
+
+static int usage(const char *fact, const char *what)
+{
+    if (fact)
+        fprintf(stderr, "flowc: %s '%s'\n", fact, what);
+    fputs(usage_text, stderr);
+    return 2;
+}
+
+static const struct pass *pass_find(const char *name, size_t n)
+{
+    for (const struct pass *p = passes; p < passes + PASS_COUNT; p++)
+        if (p->dump && ((strlen(p->name) == n && !strncmp(p->name, name, n)) ||
+                        (p->alias && strlen(p->alias) == n && !strncmp(p->alias, name, n))))
+            return p;
+    return NULL;
+}
+
+static int run(int argc, char **argv)
+{
+    struct options o = {.target = "cuda"};
+    const struct pass *dumped = NULL;
+    bool json = false;
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(a, "--check")) {
+            o.check = true;
+        } else if (!strcmp(a, "--time")) {
+            o.time = true;
+        } else if (!strcmp(a, "--diagnostics=json")) {
+            json = true;
+        } else if (!strcmp(a, "--list-ops")) {
+            list_ops(stdout);
+            return 0;
+        } else if (!strcmp(a, "--help")) {
+            fputs(usage_text, stdout);
+            return 0;
+        } else if (!strncmp(a, "--emit=", 7)) {
+            const char *name = a + 7, *comma = strchr(name, ',');
+            dumped = pass_find(name, comma ? (size_t)(comma - name) : strlen(name));
+            emit_json = comma && !strcmp(comma, ",json");
+            if (!dumped || (comma && !emit_json))
+                return usage("nothing to emit under the name", name);
+        } else if (a[0] == '-' && !next) {
+            return usage("unknown option, or one that lacks its argument:", a);
+        } else if (!strcmp(a, "--explain-error")) {
+            return diag_explain(stdout, next) ? usage("no such error code", next) : 0;
+        } else if (!strcmp(a, "--allocate")) {
+            return allocate_file(stdout, next);
+        } else if (!strcmp(a, "-o")) {
+            o.out = argv[++i];
+        } else if (!strcmp(a, "--plan")) {
+            o.plan = argv[++i];
+        } else if (!strcmp(a, "--target")) {
+            o.target = argv[++i];
+            if (strcmp(o.target, "cuda") && strcmp(o.target, "cpu"))
+                return usage("--target is cuda or cpu, not", o.target);
+        } else if (!strcmp(a, "--set")) {
+            const char *equals = strchr(next, '=');
+            if (!equals || equals == next || !equals[1])
+                return usage("--set takes NAME=VALUE, not", next);
+            char *name = mem_strdup(next);
+            name[equals - next] = 0;
+            arrpush(o.set, ((typeof(*o.set)){intern(name), equals + 1, false}));
+            i++;
+        } else if (a[0] == '-') {
+            return usage("unknown option", a);
+        } else if (o.file) {
+            return usage("a second source file:", a);
+        } else {
+            o.file = a;
+        }
+    }
+    if (!o.file)
+        return usage(NULL, NULL);
+    if (o.check || dumped)
+        o.out = NULL;
+    struct module *m = NEW(struct module);
+    m->options = &o;
+    bool fine = compile(m, dumped);
+    diag_print(stderr, json);
+    return fine ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+    mem_release();
+    return status;
+}
