@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs the tests.
+#   scripts/test.sh             everything (at most 30 minutes on two cores)
+#   scripts/test.sh quick       the fast part (at most 3 minutes)
+#   scripts/test.sh sanitize    the compiler's tests under AddressSanitizer and UBSan
+#   scripts/test.sh -R REGEX    further arguments go to ctest
+set -eu
+cd "$(dirname "$0")/.."
+scripts/install.sh test
+build=build options= select=
+case "${1:-}" in
+quick) select="-LE slow"; shift ;;
+sanitize) build=build-sanitize options="-DFLOWC_SANITIZE=ON" select="-LE slow|run"; shift ;;
+esac
+cmake -S . -B "$build" $options >/dev/null
+cmake --build "$build" -j "$(nproc)"
+# mpirun as root, more ranks than cores, waiting ranks that do not spin.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+ctest --test-dir "$build" --output-on-failure -j "$(nproc)" $select "$@"
