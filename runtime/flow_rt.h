@@ -1,0 +1,340 @@
+/* The runtime of the programs that flowc emits: everything an emitted rank program may call or must define.
+ *
+ * Shape of a program. Each pipeline stage is a class: a `struct fl_class` with the class's parameters, sizes and one
+ * function per entry (train, evaluate, sample) that runs one whole step of that entry, all micro-batches included. Each
+ * rank is a `struct fl_rank`: its coordinates and its class. One `struct fl_program` holds what is common. main() is in
+ * the runtime; it finds its own rank in fl_ranks[], makes the arena and the communicators, fills the parameters, and
+ * calls the entry functions. The program defines fl_program, fl_ranks and fl_rank_count.
+ *
+ * Units and conventions. Tensors are row-major and local to the rank. Counts are elements, never bytes, unless the name
+ * ends in _bytes. Sizes are int64_t. A kernel writes its first argument(s) in full and reads the others; buffers may be
+ * the same only where that is said. Kernels use OpenMP threads and are deterministic for a given number of threads of
+ * any kind: no result depends on which thread ran what. Nothing here returns an error: a failed check prints one line
+ * with rank, file, line, reason and hint, and ends the whole job with exit code 1.
+ *
+ * Both targets have these names: on cpu they are functions, on cuda launchers with the same arguments. */
+#ifndef FLOW_RT_H
+#define FLOW_RT_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FL_MAX_DIM = 8, FL_MAX_AXIS = 8, FL_MAX_STACK = 4 };
+enum fl_type { FL_F32, FL_BF16, FL_F16, FL_I32, FL_U8, FL_BOOL };     /* order of compiler/types.def */
+enum fl_reduce { FL_SUM, FL_MAX, FL_MIN };
+enum fl_entry { FL_TRAIN, FL_EVALUATE, FL_SAMPLE, FL_ENTRIES };
+
+/* ---- tables a program defines ---- */
+
+/* One dim of a tensor: logical size, stored size (with padding), and the mesh axes that split it, major to minor. A split
+ * in k parts of a size that k does not divide gives the first `phys mod k` parts one more. */
+struct fl_dim {
+    int64_t size, phys;
+    int nsplit;
+    int axis[FL_MAX_AXIS];
+};
+struct fl_tensor {
+    const char *path;                    /* "h[*].attn.qkv_weight" */
+    enum fl_type type;
+    int ndim;
+    struct fl_dim dim[FL_MAX_DIM];
+};
+
+/* How a parameter or an optimizer state starts. normal: a = std; constant: a; uniform: a = low, b = high. */
+enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
+
+/* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it, whole
+ * inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. */
+struct fl_param {
+    struct fl_tensor tensor;             /* shape of one block */
+    int nstack;                          /* repeats around it; 0: one block */
+    int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
+    int64_t first, count;                /* this class's share of the outermost repeat; nstack 0: 0, 1. count 0: not here */
+    int64_t offset_bytes;
+    enum fl_init init;
+    double init_a, init_b;
+    bool state;                          /* optimizer state: in checkpoints, not in --load and --export */
+    bool owner;                          /* this class writes it to files (of several stages that hold it, the first) */
+    const char *file_name;               /* "h.{0}.attn.c_attn.weight"; NULL: its path with indices */
+    int file_ndim;                       /* 0: file_shape as the tensor's */
+    int64_t file_shape[FL_MAX_DIM];      /* shape in the file */
+    bool file_transpose;                 /* the file holds the two dims of file_shape swapped */
+};
+
+/* A communicator: the ranks that differ only along `axes`; with stages, only those on these stages take part. */
+struct fl_comm_spec {
+    const char *name;                    /* "tp", "dp", "stages_0_3" */
+    unsigned axes;                       /* bit set over the mesh axes */
+    int nstage;                          /* 0: no restriction */
+    int stage[64];
+};
+/* A point-to-point link between the ranks of two stages that have the same other coordinates. */
+struct fl_link_spec {
+    const char *name;                    /* path of the value it carries */
+    int from, to;                        /* stages = coordinates along the pipeline axis */
+    int64_t bytes;                       /* largest message */
+    int slots;                           /* messages that may be under way; >= 1 */
+};
+
+struct fl_input {                        /* a model input of one entry */
+    enum fl_entry entry;
+    const char *name;
+    struct fl_tensor tensor;             /* splits over the time axis included, as its minor axis */
+    int binding;                         /* index into fl_program.data, or -1: filled by the sampler */
+    int part;                            /* which of the binding's inputs: 0 tokens, 1 targets */
+};
+struct fl_data {                         /* tokens, targets = next_token("input.bin", u16) */
+    enum fl_entry entry;
+    const char *reader;                  /* "next_token" or "raw" */
+    const char *file;                    /* relative to the current directory */
+    const char *element;                 /* u8 u16 u32 i32 f32 */
+    int64_t vocabulary;                  /* ids must be below; 0: not checked */
+    const char *where;                   /* "gpt.flow:77" */
+};
+struct fl_output_spec {                  /* an output or metric of one entry */
+    enum fl_entry entry;
+    const char *name;                    /* "loss", "grad_norm", "logits" */
+    struct fl_tensor tensor;
+};
+
+enum fl_lr { FL_LR_CONSTANT, FL_LR_COSINE, FL_LR_LINEAR };
+struct fl_program_spec {
+    const char *name, *plan;             /* "gpt.flow", "dp2_tp2" */
+    int nranks;
+    int naxis;                           /* the time axis included */
+    const char *axis_name[FL_MAX_AXIS];
+    int axis_size[FL_MAX_AXIS];
+    int axis_stride[FL_MAX_AXIS];        /* rank = sum of coordinate * stride; 0: the time axis */
+    int pipe, mb;                        /* index of the pipeline axis (-1: none) and of the time axis */
+    int microbatches;
+
+    int ncomm;
+    const struct fl_comm_spec *comm;     /* created in this order on every rank */
+    int nlink;
+    const struct fl_link_spec *link;
+    int ninput;
+    const struct fl_input *input;
+    int ndata;
+    const struct fl_data *data;
+    int noutput;
+    const struct fl_output_spec *output;
+
+    bool train;                          /* false: nothing to train (evaluate or sample only) */
+    int64_t steps;
+    int64_t tokens;                      /* in one step, for tok/s: N * T, or N */
+    enum fl_lr lr;
+    double lr_peak, lr_floor;
+    int64_t lr_warmup;
+    uint64_t seed;
+
+    bool evaluate;
+    int64_t evaluate_every, evaluate_steps;
+    bool sample;
+    const char *sample_prompt;           /* NULL: a newline */
+    int64_t sample_prompt_bytes;         /* -1: strlen */
+    int64_t sample_tokens, sample_top_k, sample_every;
+    double sample_temperature;           /* 0: the likeliest token */
+    const char *sample_output;           /* the output with the logits [N, T, V] */
+
+    int nignore;
+    const char *const *ignore;           /* patterns of tensor names in files that are skipped */
+    int nprefix;
+    const char *const *prefix;           /* prefixes that names in files may carry */
+};
+
+struct fl_run;
+struct fl_class {
+    int stage;
+    int64_t arena_bytes;
+    int nparam;
+    const struct fl_param *param;        /* all parameters of the program in declaration order, then the states */
+    void (*entry[FL_ENTRIES])(struct fl_run *run);    /* one step; NULL where the program lacks the entry */
+};
+struct fl_rank {
+    int rank;
+    int coord[FL_MAX_AXIS];              /* mesh coordinates; the time axis is 0 */
+    const struct fl_class *class_;
+    const int64_t *constant;             /* offsets and extents that only this rank has; meaning known to its class */
+};
+extern const struct fl_program_spec fl_program;
+extern const struct fl_rank *const fl_ranks[];
+extern const int fl_rank_count;
+
+/* ---- the running program ---- */
+
+struct fl_step {                         /* scalars of the current step */
+    int64_t step;                        /* from 0, counted from the start of training */
+    int microbatch;                      /* set by the program before each micro-batch */
+    uint64_t seed;
+    float lr;                            /* learning rate of this step */
+};
+typedef struct fl_comm fl_comm;
+typedef struct fl_link fl_link;
+struct fl_run {
+    char *arena;                         /* 256-byte aligned, zeroed at the start */
+    struct fl_step step;
+    const struct fl_rank *rank;
+    fl_comm **comm;                      /* by index of fl_program.comm; NULL where this rank is no member */
+    fl_link **link;                      /* by index of fl_program.link; NULL where this rank is on neither end */
+};
+
+/* Copies this rank's part of input k (index into fl_program.input) for a micro-batch to dst. */
+void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst);
+/* Hands output k (index into fl_program.output) to the host; src is copied. Scalars may be handed over once a step. */
+void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src);
+
+/* Where the program is, for the watchdog and for error messages: a source line and an op. Both must be literals. */
+void fl_at(const char *where, const char *what);
+
+/* ---- collectives (in time order on all members; deterministic) ----
+ * A tensor that is split or gathered along one dim is seen as outer x n x inner: n is that dim's stored extent before
+ * the split, outer and inner the products of the dims around it (local extents). Parts: the first n mod k ranks hold
+ * one more. dst and src must not overlap unless they are said to. */
+void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind);                                    /* in place */
+void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind);                              /* in place */
+void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes);
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, enum fl_reduce kind);
+/* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split on
+ * a and src on b; otherwise the result is split on b and src on a. */
+void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
+                   bool split_a, int element_bytes);
+/* Local: this rank's part of outer x n x inner, part number `part` of `parts`. */
+void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, int element_bytes);
+/* Local, S -> P: the part at its place, the identity of `kind` around it. */
+void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, enum fl_reduce kind);
+int fl_comm_rank(const fl_comm *c);
+int fl_comm_size(const fl_comm *c);
+
+/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots are under way. A
+ * receive takes the next message of the link, in the order in which they were sent. bytes: of this message. ---- */
+void fl_send(fl_link *l, const void *src, int64_t bytes);
+void fl_recv(fl_link *l, void *dst, int64_t bytes);
+void fl_poll(void);                      /* lets messages under way make progress */
+
+/* ---- contraction ----
+ * c[i] = alpha op(a[i]) op(b[i]) + beta c[i], row-major, op = transpose where asked; a is m x k after op, b k x n. lda,
+ * ldb, ldc: elements from one row of the stored matrix to the next. Batches: up to three, strides in elements (0: the
+ * same matrix for all). nbatch 0: one matrix. beta 0 does not read c. */
+struct fl_gemm {
+    int64_t m, n, k;
+    bool ta, tb;
+    int64_t lda, ldb, ldc;
+    float alpha, beta;
+    int nbatch;
+    int64_t batch[3], sa[3], sb[3], sc[3];
+};
+void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
+
+/* ---- copies and fills ---- */
+void fl_fill(float *y, float v, int64_t n);
+void fl_fill_bytes(void *y, int byte, int64_t n_bytes);
+void fl_copy(void *y, const void *x, int64_t n, int element_bytes);
+/* y[i..] = x[i..] over `ndim` extents with strides in elements (0: broadcast). */
+struct fl_strided { int ndim; int64_t n[FL_MAX_DIM], sy[FL_MAX_DIM], sx[FL_MAX_DIM]; };
+void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int element_bytes);
+/* y[outer, ny, inner], rows [at, at + n) of the middle = x[outer, n, inner]; the rest is left alone (concat, stack). */
+void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int element_bytes);
+/* y[outer, n, inner] = rows [at, at + n) of x[outer, nx, inner] (slice, unstack). */
+void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner, int element_bytes);
+/* dx[outer, nx, inner] = 0 but for rows [at, at + n), which are dy[outer, n, inner]. */
+void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner);
+/* first: acc = x, otherwise acc += x. */
+void fl_accumulate(float *acc, const float *x, int64_t n, bool first);
+void fl_add(float *y, const float *a, const float *b, int64_t n);            /* y may be a or b */
+void fl_scale(float *y, const float *x, float by, int64_t n);                /* y may be x */
+void fl_positions(int32_t *y, int64_t base, int64_t n);
+
+/* ---- reductions ----
+ * x has ndim extents n; bit d of `reduced` says that dim d is summed (or max, min) away; y holds the others in order. */
+struct fl_dims { int ndim; int64_t n[FL_MAX_DIM]; unsigned reduced; };
+void fl_reduce(float *y, const float *x, const struct fl_dims *d, enum fl_reduce kind);
+void fl_mean(float *y, const float *x, const struct fl_dims *d);
+void fl_count(float *y, const uint8_t *x, const struct fl_dims *d);                           /* true entries */
+void fl_count_not(float *y, const int32_t *x, const struct fl_dims *d, int32_t ignore);       /* entries other than ignore */
+void fl_argmax(int32_t *y, const float *x, int64_t outer, int64_t n, int64_t inner);          /* the first of equals */
+
+/* ---- normalisation over the last dim, rows x n; weight and bias may be NULL, so may any result of a gradient ---- */
+void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps);
+void fl_layer_norm_grad(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
+                        int64_t rows, int64_t n, float eps);
+void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, int64_t n, float eps);
+void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x, const float *weight, int64_t rows,
+                      int64_t n, float eps);
+
+/* ---- softmax over the middle of outer x n x inner; y is the forward result ---- */
+void fl_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
+void fl_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
+void fl_log_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
+void fl_log_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
+
+/* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
+ * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in
+ * elements of batch, head and position; the last dim is contiguous. causal: query t sees keys s <= t + causal_shift.
+ * keep: bytes [batch, tk], 0 = key unseen, or NULL. A query that sees nothing gives 0. */
+struct fl_attention {
+    int64_t batch, heads, kv_heads, tq, tk, dk, dv;
+    float scale;
+    bool causal;
+    int64_t causal_shift;                /* positions of the first query minus that of the first key */
+    int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position; gradients have those of their tensors */
+    int64_t keep_stride[4];              /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
+};
+void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, const struct fl_attention *a);
+void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const float *q, const float *k, const float *v,
+                       const uint8_t *keep, const struct fl_attention *a);
+
+/* ---- rope: rotates pairs of the last dim by position * base^(-2i/n); half: pairs (i, i + n/2), else (2i, 2i + 1).
+ * x is outer x T x inner x n, position = first + index in T. inverse: rotates back (the gradient). y may be x. ---- */
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base, bool half,
+             bool inverse);
+
+/* ---- embedding: w holds rows [base, base + rows) of the table; ids outside give 0 (they are another rank's) ---- */
+void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n);
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n);
+
+/* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the
+ * whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. ----
+ * loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
+void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
+                      int32_t ignore, float smoothing);
+void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows, int64_t n,
+                           int64_t valid, int32_t ignore, float smoothing);
+/* The same in pieces, for a split vocabulary: each is partial over the parts, by max or by sum. */
+void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid);                       /* P(max) */
+void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid);   /* P(sum) */
+void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid,
+                int32_t ignore, float smoothing);          /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
+void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows, int32_t ignore);
+void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s, const int32_t *target,
+                int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
+
+/* ---- random: element i of the logical tensor depends on (seed, path hash, step, block, i) only ---- */
+struct fl_place {                        /* the local part of a logical tensor */
+    int ndim;
+    int64_t n[FL_MAX_DIM];               /* local extents */
+    int64_t base[FL_MAX_DIM];            /* first index in the logical dim */
+    int64_t size[FL_MAX_DIM];            /* logical sizes, without padding */
+};
+uint64_t fl_path_hash(const char *path);
+/* y = keep ? x / (1 - p) : 0. The gradient is the same call on dy. y may be x. */
+void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                const struct fl_place *at);
+
+/* ---- optimizer (formulas of PyTorch) ---- */
+void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
+void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
+void fl_clip_scale(float *y, const float *norm, float clip);                 /* min(1, clip / (norm + 1e-6)) */
+/* scale: pointer to the factor on g, or NULL for 1. Step number from s->step (0 is the first). */
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float beta1,
+              float beta2, float eps, float decay);
+void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
+            float momentum, float decay);                                    /* momentum_buffer NULL when momentum is 0 */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
