@@ -1,0 +1,324 @@
+/* The cheapest conversion between two layouts: Dijkstra over the layouts of the axes that move.
+ *
+ * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
+ * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there. */
+#include "convert.h"
+#include <math.h>
+#include <string.h>
+
+const char *const step_name[] = {
+    [STEP_SLICE] = "slice", [STEP_MASK] = "mask", [STEP_PAD] = "pad", [STEP_ACCUMULATE] = "accumulate",
+    [STEP_ALL_GATHER] = "all_gather", [STEP_ALL_REDUCE] = "all_reduce", [STEP_REDUCE_SCATTER] = "reduce_scatter",
+    [STEP_ALL_TO_ALL] = "all_to_all",
+};
+
+bool step_is_comm(enum step_kind k)
+{
+    return k >= STEP_ALL_GATHER;
+}
+
+double axis_bandwidth(const struct mesh *m, int axis)
+{
+    double span = (double)m->axis[axis].stride * m->axis[axis].size;
+    return (span <= 8 ? 200e9 : 25e9) / (1 + 0.01 * log2((double)m->axis[axis].stride + 1));
+}
+
+double axis_latency(const struct mesh *m, int axis)
+{
+    double span = (double)m->axis[axis].stride * m->axis[axis].size;
+    return span <= 8 ? 4e-6 : 10e-6;
+}
+
+double cost_flop_rate(void)
+{
+    return 100e12;
+}
+
+double step_seconds(enum step_kind kind, double bytes, const struct mesh *m, unsigned axes)
+{
+    if (!step_is_comm(kind))
+        return 1e-9;
+    double bandwidth = INFINITY, latency = 0;
+    for (int a = 0; a < m->naxis; a++)
+        if (axes >> a & 1) {
+            bandwidth = fmin(bandwidth, axis_bandwidth(m, a));
+            latency = fmax(latency, axis_latency(m, a));
+        }
+    /* an all-reduce is both halves in one start: fewer collectives win where bytes are equal */
+    return bytes / bandwidth + latency * (kind == STEP_ALL_REDUCE ? 1.5 : 1);
+}
+
+void layout_normalise(struct layout *l, const struct mesh *m)
+{
+    struct layout old = *l;
+    for (int a = 0; a < m->naxis; a++) {
+        int before = 0;
+        if (old.ax[a].kind == SBP_S)
+            for (int b = 0; b < m->naxis; b++)
+                if (b != a && old.ax[b].kind == SBP_S && old.ax[b].dim == old.ax[a].dim &&
+                    (old.ax[b].order < old.ax[a].order || (old.ax[b].order == old.ax[a].order && b < a)))
+                    before++;
+        l->ax[a].order = (uint8_t)before;
+        if (old.ax[a].kind == SBP_B)
+            l->ax[a].dim = 0;
+    }
+    for (int a = m->naxis; a < MAX_AXIS; a++)
+        l->ax[a] = (struct sbp){ 0 };
+}
+
+double layout_bytes(const struct value *v, const struct layout *l, const struct mesh *m)
+{
+    double bytes = type_bytes[v->type];
+    for (int d = 0; d < v->ndim; d++) {
+        double parts = 1;
+        for (int a = 0; a < m->naxis; a++)
+            if (l->ax[a].kind == SBP_S && l->ax[a].dim == d)
+                parts *= m->axis[a].size;
+        int64_t n = v->dim[d]->phys > 0 ? v->dim[d]->phys : v->dim[d]->size;
+        bytes *= ceil((double)n / parts);
+    }
+    return bytes;
+}
+
+/* ---- one step ---- */
+
+static struct step make_step(const struct value *v, const struct layout *before, const struct mesh *m, int axis,
+                             struct sbp to)
+{
+    struct sbp from = before->ax[axis];
+    struct step s = { .axes = 1u << axis, .after = *before };
+    double k = m->axis[axis].size, part = (k - 1) / k;
+
+    if (to.kind == SBP_S) {                          /* joins the dim as its minor axis */
+        to.order = 0;
+        for (int b = 0; b < m->naxis; b++)
+            if (b != axis && before->ax[b].kind == SBP_S && before->ax[b].dim == to.dim)
+                to.order++;
+    }
+    s.after.ax[axis] = to;
+    if (from.kind == SBP_B) {
+        s.kind = to.kind == SBP_S ? STEP_SLICE : STEP_MASK;
+        s.dim = to.dim;
+    } else if (from.kind == SBP_S) {
+        s.kind = to.kind == SBP_B ? STEP_ALL_GATHER : to.kind == SBP_S ? STEP_ALL_TO_ALL : STEP_PAD;
+        s.dim = from.dim;
+        s.dim_to = to.kind == SBP_S ? to.dim : 0;
+        s.bytes = to.kind == SBP_B ? part * layout_bytes(v, &s.after, m)
+                : to.kind == SBP_S ? part * layout_bytes(v, before, m) : 0;
+    } else {
+        s.kind = to.kind == SBP_B ? STEP_ALL_REDUCE : STEP_REDUCE_SCATTER;
+        s.dim = to.kind == SBP_S ? to.dim : 0;
+        s.bytes = (to.kind == SBP_B ? 2 : 1) * part * layout_bytes(v, before, m);
+    }
+    if (from.kind == SBP_P || to.kind == SBP_P)
+        s.reduce = (enum reduce)(from.kind == SBP_P ? from.dim : to.dim);
+    if (m->axis[axis].time) {
+        s.bytes = 0;
+        if (s.kind == STEP_ALL_REDUCE)
+            s.kind = STEP_ACCUMULATE;
+    }
+    if (s.kind == STEP_MASK)
+        s.dim = 0;
+    s.seconds = step_seconds(s.kind, s.bytes, m, s.axes);
+    return s;
+}
+
+static bool minor(const struct layout *l, const struct mesh *m, int axis)
+{
+    if (l->ax[axis].kind != SBP_S)
+        return true;
+    for (int b = 0; b < m->naxis; b++)
+        if (b != axis && l->ax[b].kind == SBP_S && l->ax[b].dim == l->ax[axis].dim &&
+            l->ax[b].order > l->ax[axis].order)
+            return false;
+    return true;
+}
+
+/* ---- the search ---- */
+
+struct state {
+    struct layout lay;
+    double cost;
+    int from;                    /* state it was reached from */
+    struct step step;            /* the step that reached it */
+    bool done;
+};
+struct search {
+    const struct value *v;
+    const struct mesh *m;
+    struct state *states;        /* stb_ds array */
+    struct sbp option[MAX_AXIS][MAX_DIM + 3];
+    int noption[MAX_AXIS];
+};
+
+static void reach(struct search *s, int from, int axis, struct sbp to)
+{
+    struct step step = make_step(s->v, &s->states[from].lay, s->m, axis, to);
+    double cost = s->states[from].cost + step.seconds;
+    for (int k = 0; k < arrlen(s->states); k++)
+        if (layout_same(&s->states[k].lay, &step.after, s->m->naxis)) {
+            if (cost < s->states[k].cost) {
+                s->states[k].cost = cost;
+                s->states[k].from = from;
+                s->states[k].step = step;
+            }
+            return;
+        }
+    struct state next = { .lay = step.after, .cost = cost, .from = from, .step = step };
+    arrput(s->states, next);
+}
+
+static void offer(struct search *s, int axis, struct sbp x)
+{
+    x.order = 0;
+    for (int k = 0; k < s->noption[axis]; k++)
+        if (s->option[axis][k].kind == x.kind && s->option[axis][k].dim == x.dim)
+            return;
+    s->option[axis][s->noption[axis]++] = x;
+}
+
+static bool step_legal(struct sbp from, struct sbp to)
+{
+    if (from.kind == to.kind && from.dim == to.dim)
+        return false;
+    return !(from.kind == SBP_P && to.kind == SBP_P);
+}
+
+static int search_path(struct search *s, const struct layout *from, const struct layout *to, struct step *steps)
+{
+    struct state first = { .lay = *from, .from = -1 };
+    arrput(s->states, first);
+    for (;;) {
+        int best = -1;
+        for (int k = 0; k < arrlen(s->states); k++)
+            if (!s->states[k].done && (best < 0 || s->states[k].cost < s->states[best].cost))
+                best = k;
+        if (best < 0)
+            return -1;
+        s->states[best].done = true;
+        if (layout_same(&s->states[best].lay, to, s->m->naxis)) {
+            int n = 0;
+            for (int k = best; s->states[k].from >= 0; k = s->states[k].from)
+                n++;
+            if (n > MAX_STEP)
+                return -1;
+            int at = n;
+            for (int k = best; s->states[k].from >= 0; k = s->states[k].from)
+                steps[--at] = s->states[k].step;
+            return n;
+        }
+        for (int a = 0; a < s->m->naxis; a++) {
+            if (!s->noption[a] || !minor(&s->states[best].lay, s->m, a))
+                continue;
+            for (int o = 0; o < s->noption[a]; o++)
+                if (step_legal(s->states[best].lay.ax[a], s->option[a][o]))
+                    reach(s, best, a, s->option[a][o]);
+        }
+    }
+}
+
+/* Joins neighbours that do the same to the same dim: one collective over both axes. Gathers run from minor to major,
+ * scatters from major to minor; both need the axes in mesh order, so that the group's ranks hold the parts in order. */
+static int merge(const struct value *v, const struct layout *from, const struct mesh *m, struct step *steps, int n)
+{
+    int out = 0;
+    for (int k = 0; k < n; k++) {
+        struct step *last = out ? &steps[out - 1] : NULL, s = steps[k];
+        bool same = last && step_is_comm(s.kind) && last->kind == s.kind && last->dim == s.dim && last->reduce == s.reduce;
+        bool up = same && (s.axes > last->axes);     /* s works on a later (inner) axis than all of last's */
+        if (same && (s.kind == STEP_ALL_REDUCE || (s.kind == STEP_ALL_GATHER && !up && s.axes < (last->axes & -last->axes)) ||
+                     (s.kind == STEP_REDUCE_SCATTER && up))) {
+            const struct layout *before = out > 1 ? &steps[out - 2].after : from;
+            double ranks = 1;
+            last->axes |= s.axes;
+            last->after = s.after;
+            for (int a = 0; a < m->naxis; a++)
+                if (last->axes >> a & 1)
+                    ranks *= m->axis[a].size;
+            double whole = layout_bytes(v, s.kind == STEP_ALL_GATHER ? &last->after : before, m);
+            last->bytes = (s.kind == STEP_ALL_REDUCE ? 2 : 1) * (ranks - 1) / ranks * whole;
+            last->seconds = step_seconds(s.kind, last->bytes, m, last->axes);
+            continue;
+        }
+        steps[out++] = s;
+    }
+    return out;
+}
+
+int convert_path(const struct value *v, const struct layout *from, const struct layout *to, const struct mesh *m,
+                 struct step *steps, int max)
+{
+    struct layout at = *from, goal = *to;
+    int n = 0, moving = 0, axis = -1;
+
+    for (int a = 0; a < m->naxis; a++)
+        if (m->axis[a].size == 1 || a == m->pipe)
+            at.ax[a] = goal.ax[a] = (struct sbp){ 0 };
+    layout_normalise(&at, m);
+    layout_normalise(&goal, m);
+    struct step plan[MAX_STEP + 1];
+    int t = m->mb;
+    if (t >= 0 && (at.ax[t].kind != goal.ax[t].kind || at.ax[t].dim != goal.ax[t].dim)) {
+        bool slice = at.ax[t].kind == SBP_B && goal.ax[t].kind == SBP_S;
+        if (!slice && !(at.ax[t].kind == SBP_P && goal.ax[t].kind == SBP_B))
+            return -1;
+        if (!slice) {
+            plan[n] = make_step(v, &at, m, t, goal.ax[t]);
+            at = plan[n++].after;
+        }
+    }
+    for (int a = 0; a < m->naxis; a++)
+        if (!sbp_same(at.ax[a], goal.ax[a])) {
+            moving++;
+            axis = a;
+        }
+    struct layout start = at;
+    int found = 0;
+    if (moving == 1 && minor(&at, m, axis) && minor(&goal, m, axis) && step_legal(at.ax[axis], goal.ax[axis])) {
+        plan[n] = make_step(v, &at, m, axis, goal.ax[axis]);
+        found = 1;
+    } else if (moving) {
+        struct search s = { .v = v, .m = m };
+        for (int a = 0; a < m->naxis; a++) {
+            bool near = !sbp_same(at.ax[a], goal.ax[a]);
+            for (int b = 0; b < m->naxis && !near; b++)          /* shares a dim with one that moves */
+                if (!sbp_same(at.ax[b], goal.ax[b]) && at.ax[a].kind == SBP_S)
+                    near = (at.ax[b].kind == SBP_S && at.ax[b].dim == at.ax[a].dim) ||
+                           (goal.ax[b].kind == SBP_S && goal.ax[b].dim == at.ax[a].dim);
+            if (!near)
+                continue;
+            offer(&s, a, at.ax[a]);
+            offer(&s, a, goal.ax[a]);
+            if (m->axis[a].time)
+                continue;
+            offer(&s, a, (struct sbp){ 0 });
+            for (int b = 0; b < m->naxis; b++) {
+                if (at.ax[b].kind == SBP_S)
+                    offer(&s, a, at.ax[b]);
+                if (goal.ax[b].kind == SBP_S)
+                    offer(&s, a, goal.ax[b]);
+            }
+        }
+        found = search_path(&s, &at, &goal, plan + n);
+        if (found < 0)
+            return -1;
+    }
+    found = merge(v, &start, m, plan + n, found);
+    n += found;
+    if (n > max)
+        BUG("a conversion of %d steps", n);
+    memcpy(steps, plan, sizeof *plan * (size_t)n);
+    return n;
+}
+
+double convert_cost(const struct value *v, const struct layout *from, const struct layout *to, const struct mesh *m)
+{
+    struct step steps[MAX_STEP];
+    int n = convert_path(v, from, to, m, steps, MAX_STEP);
+    if (n < 0)
+        return INFINITY;
+    double total = 0;
+    for (int k = 0; k < n; k++)
+        total += steps[k].seconds;
+    return total;
+}
