@@ -17,7 +17,28 @@
  *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
  *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
  *                         recv on the other stage has no inputs and the same type and layout.
- *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage */
+ *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage
+ *
+ * What a stage program means, exactly:
+ * - stages[s].phase[entry][phase] is a root region. A value of an earlier phase is read by naming it (one graph per
+ *   stage holds all). Root source nodes (param, input, constant, positions) are cloned into each phase that reads them.
+ * - A repeat that is cut gives each stage a repeat node with its own body: region->count and ->first are the stage's
+ *   share (stages without blocks have no node). Its carried values arrive by box_recv from the stage before (in the
+ *   order walked), the first stage starts from the logical operand, and out[k] goes on by box_send or is read here.
+ *   need[k] == body->args[k]->lay == body->results[k]->lay == out[k]->lay: body ends with any conversion needed.
+ * - box_recv nodes come first in their phase, box_send nodes last; both in order of links. The two ends of a link are in
+ *   the same phase; the value received may be read by later phases (it is then saved like any other).
+ * - box_accumulate stands right after the producer, in a body if the producer does (then its output is one per block).
+ *   With one micro-batch there is none: the per-micro-batch value itself is read in the once-phase.
+ * - A collective at root may convert whole stacks (gradient buckets): in[k]->region is a body. Then out[k]->region is the
+ *   same body, out[k]->stacked is set, and nodes of bodies that walk the same blocks name out[k] as they would in[k].
+ *   out[k]->def is the root node. All gradients reduced the same way in UPDATE are operands of one such node.
+ * - norm_partials: f32[K], one entry per (parameter, block) in declaration order. Attribute "entry" (ints): in[k]'s
+ *   first local block goes to out[entry[k]], its further blocks to the entries after it; entries not written are 0.
+ *   Operands on other stages are left out; box_stage_reduce (or box_all_reduce on one stage) then sums. In stage reduces
+ *   comms[comm].axes holds the pipeline axis and any other axis over which the value was P.
+ * - op_output of scalars (loss, grad_norm, metrics) is on every stage, of other values on stage 0 only.
+ * - need[k] equals in[k]->lay on every node (axes of size 1 included). node->forward is the clone on the same stage. */
 #ifndef FLOWC_PHYSICAL_H
 #define FLOWC_PHYSICAL_H
 #include "graph.h"
@@ -31,7 +52,14 @@ struct link {                    /* point-to-point, rank to the rank of the same
     int from, to;                /* stages */
     enum phase phase;
     const char *what;            /* path of the value */
-    int number;                  /* among the links of this pair and direction */
+    int number;                  /* among the links of this pair and direction, over all entries */
+    enum entry entry;
+    struct value *sent, *received;
+    /* after schedule: register slots over micro-batches at both ends. The receive of micro-batch i is posted once the
+     * last reader of micro-batch i - slots_received has run (at the start of the step for the first ones), and waited for at
+     * box_recv; the send of i is posted at box_send and waited for before micro-batch i + slots_sent writes the slot, and at
+     * the end of the step. Never smaller than what the value needs for being saved. */
+    int slots_sent, slots_received;
 };
 
 /* One actor firing of a schedule: a phase of one micro-batch (and chunk) on one stage. */
@@ -54,6 +82,21 @@ struct buffer {                  /* one place in the arena; several values may l
     int64_t bytes;               /* whole, aligned */
     int64_t offset;              /* in the arena */
     int first, last;             /* lifetime in the step's order: points of the stage's program, inclusive */
+    /* from layout: what it holds and how it is stacked */
+    struct param *param;         /* parameter or state, or NULL */
+    int depth;                   /* repeats it is stacked over; their counts, outermost first, are in count */
+    int64_t count[MAX_DIM];
+    struct value **values;       /* stb_ds array: every value that lives in it */
+    bool persistent;             /* keeps its contents from step to step */
+    bool constant;               /* the same in every micro-batch: needs no slots */
+};
+
+/* A number of a rank program that differs between the ranks of one stage: entry k of the rank's `constant` table. */
+struct rank_constant {
+    bool base;                   /* where the rank's part starts; false: how long it is */
+    const struct value *value;
+    int dim;
+    const char *key;             /* equal keys, equal numbers on every rank */
 };
 
 struct stage {
@@ -74,6 +117,7 @@ struct physical {
     struct stage *stages;                        /* nstage */
     struct comm *comms;                          /* stb_ds array: created in this order on all ranks */
     struct link *links;                          /* stb_ds array */
+    struct rank_constant *constants;             /* stb_ds array, filled by layout */
     double bubble;                               /* per step, unit times */
 };
 
