@@ -1,307 +1,342 @@
 /* The runtime of the programs that flowc emits: everything an emitted rank program may call or must define.
  *
- * Shape of a program. Every pipeline stage is a class with its own text: class_S.c defines a `struct fl_program` with the
- * tables below and, per entry (train, evaluate, sample), a function `step` that runs one whole step, all micro-batches
- * included. rank_RRRR.c defines a `struct fl_rank` with one rank's constants. ranks.c lists them in fl_ranks[]. main() is
- * in the runtime (main.c): it finds its own rank, makes the arena and the communicators, fills the parameters, puts each
- * step's inputs into the arena, calls step() and reads what fl_output() handed over.
+ * Shape of a program. Each pipeline stage is a class: a `struct fl_class` with the class's parameters, sizes and one
+ * function per entry (train, evaluate, sample) that runs one whole step of that entry, all micro-batches included. Each
+ * rank is a `struct fl_rank`: its coordinates and its class. One `struct fl_program` holds what is common. main() is in
+ * the runtime; it finds its own rank in fl_ranks[], makes the arena and the communicators, fills the parameters, and
+ * calls the entry functions. The program defines fl_program, fl_ranks and fl_rank_count.
  *
- * Tensors are passed by value as `struct fl_tensor`: a pointer, local extents and strides in elements, so that a view
- * costs nothing. Extents may be 0 on a rank with an empty part. Kernels use the extents and strides as given and assume
- * nothing dense; they are fastest where the last dim has stride 1. Order of arguments: c, results, operands, numbers.
- * Results are written in full and must not overlap operands unless that is said. Optional tensors left out: FL_NONE.
- *
- * Kernels use OpenMP threads and are deterministic: no result depends on which thread ran what, or how many there are,
- * save for GEMM, where that is up to the BLAS. Numbers are f32, sums over whole tensors are formed in double.
- *
- * Errors. Nothing here returns an error. A failed check prints one line (rank, file, line, fact, hint) and ends the whole
- * job with exit code 1; bad usage of the command line exits with 2.
+ * Units and conventions. Tensors are row-major and local to the rank. Counts are elements, never bytes, unless the name
+ * ends in _bytes. Sizes are int64_t. A kernel writes its first argument(s) in full and reads the others; buffers may be
+ * the same only where that is said. Kernels use OpenMP threads and are deterministic for a given number of threads of
+ * any kind: no result depends on which thread ran what. Nothing here returns an error: a failed check prints one line
+ * with rank, file, line, reason and hint, and ends the whole job with exit code 1.
  *
  * Both targets have these names: on cpu they are functions, on cuda launchers with the same arguments. */
 #ifndef FLOW_RT_H
 #define FLOW_RT_H
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include "fl_math.h"
 
-enum { FL_DIMS = 8 };
-enum fl_type { FL_F32, FL_BF16, FL_F16, FL_I32, FL_U8, FL_BOOL };     /* in the order of compiler/types.def */
-enum fl_op { FL_SUM, FL_MAX, FL_MIN };
-enum fl_entry_kind { FL_TRAIN, FL_EVALUATE, FL_SAMPLE, FL_ENTRIES };
-enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };   /* a: value, standard deviation or low; b: high */
-enum fl_lr { FL_LR_CONSTANT, FL_LR_COSINE, FL_LR_LINEAR };
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-struct fl_tensor {
-    void *p;
-    int type;
-    int ndim;
-    int64_t n[FL_DIMS];          /* local extents */
-    int64_t s[FL_DIMS];          /* strides in elements; 0: the same for all indices (only in operands) */
-};
-#define FL_NONE ((struct fl_tensor){ NULL, 0, 0, { 0 }, { 0 } })
-#define FL_I(...) __VA_ARGS__
-#define FL_TENSOR(c, type, offset_bytes, ndim, n, s) \
-    ((struct fl_tensor){ (c)->arena + (offset_bytes), type, ndim, { n }, { s } })
+enum { FL_MAX_DIM = 8, FL_MAX_AXIS = 8, FL_MAX_STACK = 4 };
+enum fl_type { FL_F32, FL_BF16, FL_F16, FL_I32, FL_U8, FL_BOOL };     /* order of compiler/types.def */
+enum fl_reduce { FL_SUM, FL_MAX, FL_MIN };
+enum fl_entry { FL_TRAIN, FL_EVALUATE, FL_SAMPLE, FL_ENTRIES };
 
 /* ---- tables a program defines ---- */
 
-struct fl_param {                /* a parameter or an optimizer state, as this class stores it */
-    const char *path;            /* "h[*].attn.qkv_weight" */
-    const char *file_name;       /* "h.{0}.attn.c_attn.weight"; NULL: the path with its indices */
-    int type, ndim;
-    int64_t shape[FL_DIMS];      /* logical, one block */
-    int64_t stored[FL_DIMS];     /* with padding */
-    int64_t stride[FL_DIMS];     /* in the arena */
-    int nstack;                  /* repeats around it, outermost first, with their counts in the whole model */
-    int64_t stack[4];
-    int64_t first, blocks;       /* this class's blocks of the outermost repeat (0, 1 at top level) */
-    int64_t offset, block_bytes; /* arena offset in bytes of the first block; distance between innermost blocks */
-    int init;
-    double a, b;
-    int is_state;                /* in checkpoints, but not in --load and --export */
-    double decay;
-    int nfile;                   /* 0, or the number of entries of file_shape */
-    int64_t file_shape[FL_DIMS]; /* shape in the file: the same elements in the same order */
-    int file_transpose;          /* the file holds the two dims of file_shape swapped */
+/* One dim of a tensor: logical size, stored size (with padding), and the mesh axes that split it, major to minor. A split
+ * in k parts of a size that k does not divide gives the first `phys mod k` parts one more. */
+struct fl_dim {
+    int64_t size, phys;
+    int nsplit;
+    int axis[FL_MAX_AXIS];
 };
-struct fl_input {
+struct fl_tensor {
+    const char *path;                    /* "h[*].attn.qkv_weight" */
+    enum fl_type type;
+    int ndim;
+    struct fl_dim dim[FL_MAX_DIM];
+};
+
+/* How a parameter or an optimizer state starts. normal: a = std; constant: a; uniform: a = low, b = high. */
+enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
+
+/* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it, whole
+ * inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. */
+struct fl_param {
+    struct fl_tensor tensor;             /* shape of one block */
+    int nstack;                          /* repeats around it; 0: one block */
+    int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
+    int64_t first, count;                /* this class's share of the outermost repeat; nstack 0: 0, 1. count 0: not here */
+    int64_t offset_bytes;
+    enum fl_init init;
+    double init_a, init_b;
+    bool state;                          /* optimizer state: in checkpoints, not in --load and --export */
+    bool owner;                          /* this class writes it to files (of several stages that hold it, the first) */
+    const char *file_name;               /* "h.{0}.attn.c_attn.weight"; NULL: its path with indices */
+    int file_ndim;                       /* 0: file_shape as the tensor's */
+    int64_t file_shape[FL_MAX_DIM];      /* shape in the file */
+    bool file_transpose;                 /* the file holds the two dims of file_shape swapped */
+};
+
+/* A communicator: the ranks that differ only along `axes`; with stages, only those on these stages take part. */
+struct fl_comm_spec {
+    const char *name;                    /* "tp", "dp", "stages_0_3" */
+    unsigned axes;                       /* bit set over the mesh axes */
+    int nstage;                          /* 0: no restriction */
+    int stage[64];
+};
+/* A point-to-point link between the ranks of two stages that have the same other coordinates. */
+struct fl_link_spec {
+    const char *name;                    /* path of the value it carries */
+    int from, to;                        /* stages = coordinates along the pipeline axis */
+    int64_t bytes;                       /* largest message */
+    int slots;                           /* messages that may be under way; >= 1 */
+};
+
+struct fl_input {                        /* a model input of one entry */
+    enum fl_entry entry;
     const char *name;
-    int type, ndim;
-    int64_t shape[FL_DIMS];      /* logical, the whole batch */
-    int64_t offset;              /* local part of micro-batch j: arena + offset + j * slot_bytes */
-    int64_t stride[FL_DIMS];
-    int microbatches;            /* 1 when it is not cut */
-    int64_t slot_bytes;
-    int mb_dim;                  /* the dim that micro-batches cut: micro-batch j starts at base + j * n of the piece */
+    struct fl_tensor tensor;             /* splits over the time axis included, as its minor axis */
+    int binding;                         /* index into fl_program.data, or -1: filled by the sampler */
+    int part;                            /* which of the binding's inputs: 0 tokens, 1 targets */
 };
-struct fl_output {
-    const char *name;            /* "loss", "grad_norm", "logits" */
-    int type, ndim;
-    int64_t shape[FL_DIMS], stored[FL_DIMS];
-    int metric;
-    int per_microbatch;          /* handed over once per micro-batch: rows of micro-batch j start at base + j * n */
+struct fl_data {                         /* tokens, targets = next_token("input.bin", u16) */
+    enum fl_entry entry;
+    const char *reader;                  /* "next_token" or "raw" */
+    const char *file;                    /* relative to the current directory */
+    const char *element;                 /* u8 u16 u32 i32 f32 */
+    int64_t vocabulary;                  /* ids must be below; 0: not checked */
+    const char *where;                   /* "gpt.flow:77" */
 };
-struct fl_ctx;
-struct fl_entry {
-    int present;
+struct fl_output_spec {                  /* an output or metric of one entry */
+    enum fl_entry entry;
+    const char *name;                    /* "loss", "grad_norm", "logits" */
+    struct fl_tensor tensor;
+};
+
+enum fl_lr { FL_LR_CONSTANT, FL_LR_COSINE, FL_LR_LINEAR };
+struct fl_program_spec {
+    const char *name, *plan;             /* "gpt.flow", "dp2_tp2" */
+    int nranks;
+    int naxis;                           /* the time axis included */
+    const char *axis_name[FL_MAX_AXIS];
+    int axis_size[FL_MAX_AXIS];
+    int axis_stride[FL_MAX_AXIS];        /* rank = sum of coordinate * stride; 0: the time axis */
+    int pipe, mb;                        /* index of the pipeline axis (-1: none) and of the time axis */
+    int microbatches;
+
+    int ncomm;
+    const struct fl_comm_spec *comm;     /* created in this order on every rank */
+    int nlink;
+    const struct fl_link_spec *link;
     int ninput;
     const struct fl_input *input;
+    int ndata;
+    const struct fl_data *data;
     int noutput;
-    const struct fl_output *output;
-    void (*step)(struct fl_ctx *c);
-    int microbatches;
-};
-struct fl_data {                 /* tokens, targets = next_token("input.bin", u16) */
-    int entry;                   /* enum fl_entry_kind */
-    const char *reader;          /* "next_token" or "raw" */
-    const char *inputs[2];
-    int ninput;
-    const char *file;            /* relative to the current directory */
-    const char *element;         /* u8 u16 u32 i32 f32 */
-    int64_t vocabulary;          /* ids must be below; 0: not checked */
-    const char *where;           /* "gpt.flow:77" */
-};
-struct fl_train {                /* settings common to all classes */
-    int present;
+    const struct fl_output_spec *output;
+
+    bool train;                          /* false: nothing to train (evaluate or sample only) */
     int64_t steps;
-    int lr_kind;                 /* enum fl_lr */
+    int64_t tokens;                      /* in one step, for tok/s: N * T, or N */
+    enum fl_lr lr;
     double lr_peak, lr_floor;
     int64_t lr_warmup;
     uint64_t seed;
-    int64_t tokens;              /* in one step, for tok/s; 0: elements of the first input */
-    int ndata;
-    const struct fl_data *data;
+
+    bool evaluate;
     int64_t evaluate_every, evaluate_steps;
-    const char *sample_prompt;   /* NULL: a newline */
+    bool sample;
+    const char *sample_prompt;           /* NULL: a newline */
+    int64_t sample_prompt_bytes;         /* -1: strlen */
     int64_t sample_tokens, sample_top_k, sample_every;
-    double sample_temperature;   /* 0: always the likeliest */
-    const char *sample_output;   /* which output holds the logits [N, T, V] */
-    int nignore;                 /* patterns of names in weight files that are skipped */
-    const char *const *ignore;
-    int nprefix;                 /* prefixes that names in weight files may carry */
-    const char *const *prefix;
+    double sample_temperature;           /* 0: the likeliest token */
+    const char *sample_output;           /* the output with the logits [N, T, V] */
+
+    int nignore;
+    const char *const *ignore;           /* patterns of tensor names in files that are skipped */
+    int nprefix;
+    const char *const *prefix;           /* prefixes that names in files may carry */
 };
-struct fl_comm_name { const char *name; };
-struct fl_link_name {            /* from stage to stage; the receiver's and the sender's class list the same links */
-    const char *what;            /* path of the value it carries */
-    int from, to;
-    int64_t bytes;               /* largest message; 0: found at the first one */
-    int slots;                   /* messages under way at most; 0: 2 */
-};
-struct fl_program {
-    const char *name, *plan, *source;    /* "GPT", "dp2_tp2", "gpt.flow" */
+
+struct fl_run;
+struct fl_class {
     int stage;
     int64_t arena_bytes;
-    int nparam;                          /* all of the model in declaration order, then states; blocks 0: not on this stage */
-    const struct fl_param *param;
-    int ncomm;
-    const struct fl_comm_name *comm;
-    int nlink;
-    const struct fl_link_name *link;
-    struct fl_entry entry[FL_ENTRIES];
-    const struct fl_train *train;
+    int nparam;
+    const struct fl_param *param;        /* all parameters of the program in declaration order, then the states */
+    void (*entry[FL_ENTRIES])(struct fl_run *run);    /* one step; NULL where the program lacks the entry */
 };
-struct fl_piece {                /* the part of a stored (padded) logical tensor that a rank holds */
-    int64_t base[FL_DIMS], n[FL_DIMS];
-    int first;                   /* of its replicas, the one that writes it out */
-};
-struct fl_group { int colour, position, size; const int *ranks; };   /* ranks in order of position */
 struct fl_rank {
-    int rank, nranks;
-    const struct fl_program *program;
-    int naxis;
-    const char *const *axis;
-    const int *coord, *size;
-    const int64_t *k;                    /* constants that differ by rank: extents, bases, offsets */
-    const struct fl_piece *param;        /* one per program->param */
-    const struct fl_piece *input[FL_ENTRIES], *output[FL_ENTRIES];
-    const struct fl_group *group;        /* one per program->comm; ranks NULL: not a member */
-    const int *peer;                     /* one per program->link: rank of the other end, -1: not mine */
+    int rank;
+    int coord[FL_MAX_AXIS];              /* mesh coordinates; the time axis is 0 */
+    const struct fl_class *class_;
+    const int64_t *constant;             /* offsets and extents that only this rank has; meaning known to its class */
 };
+extern const struct fl_program_spec fl_program;
 extern const struct fl_rank *const fl_ranks[];
-extern const int fl_nranks;              /* entries of fl_ranks: all ranks, or one in a program of `make ranks` */
-int fl_main(int argc, char **argv);
+extern const int fl_rank_count;
 
 /* ---- the running program ---- */
 
-struct fl_comm;
-struct fl_link;
-struct fl_ctx {
-    char *arena;                         /* 256-byte aligned, zeroed at the start */
-    const int64_t *k;                    /* rank->k */
-    const struct fl_rank *rank;
+struct fl_step {                         /* scalars of the current step */
     int64_t step;                        /* from 0, counted from the start of training */
-    float lr;                            /* of this step */
+    int microbatch;                      /* set by the program before each micro-batch */
     uint64_t seed;
-    struct fl_comm *comms;
-    struct fl_link *links;
+    float lr;                            /* learning rate of this step */
 };
-/* Hands output k of an entry to the host, which copies it. */
-void fl_output(struct fl_ctx *c, int entry, int k, int mb, struct fl_tensor x);
+typedef struct fl_comm fl_comm;
+typedef struct fl_link fl_link;
+struct fl_run {
+    char *arena;                         /* 256-byte aligned, zeroed at the start */
+    struct fl_step step;
+    const struct fl_rank *rank;
+    fl_comm **comm;                      /* by index of fl_program.comm; NULL where this rank is no member */
+    fl_link **link;                      /* by index of fl_program.link; NULL where this rank is on neither end */
+};
 
-/* ---- emitted kernels ---- */
-#define FL_KERNEL static void
-#define FL_PARAMS
-#define FL_LAUNCH(c, kernel, elements, ...) kernel(__VA_ARGS__)
-#define FL_PRAGMA(x) _Pragma(#x)
-#define FL_FOR1(i, n) FL_PRAGMA(omp parallel for simd if ((n) > 32768)) for (int64_t i = 0; i < (n); i++)
-#define FL_FOR2(i, n, j, m) \
-    FL_PRAGMA(omp parallel for if ((n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
-    FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
+/* Copies this rank's part of input k (index into fl_program.input) for a micro-batch to dst. */
+void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst);
+/* Hands output k (index into fl_program.output) to the host; src is copied. Scalars may be handed over once a step. */
+void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src);
 
-/* ---- communication. `comm` and `link` are indices into the program's tables; `where` is "gpt.flow:41". Tensors may be
- * strided and uneven. Members of a communicator call the same collectives in the same order. Sums are formed in a fixed
- * order, so equal runs give equal bits and all members get the same ones. ---- */
-void fl_all_reduce(struct fl_ctx *c, int comm, int op, int count, const struct fl_tensor *out, const struct fl_tensor *in,
-                   const char *where);                                        /* out[i] may be in[i] */
-/* out.n[dim] is the whole, in.n[dim] this rank's part: part i of n over k has n/k + (i < n%k), in order of position. */
-void fl_all_gather(struct fl_ctx *c, int comm, int dim, struct fl_tensor out, struct fl_tensor in, const char *where);
-void fl_reduce_scatter(struct fl_ctx *c, int comm, int op, int dim, struct fl_tensor out, struct fl_tensor in, const char *where);
-/* S(dim_from) -> S(dim_to): in is whole along dim_to, out whole along dim_from. */
-void fl_all_to_all(struct fl_ctx *c, int comm, int dim_from, int dim_to, struct fl_tensor out, struct fl_tensor in,
-                   const char *where);
-/* A send copies x into a free slot of the link and returns; it waits only while all slots are under way. A receive takes
- * the next message in the order sent. */
-void fl_send(struct fl_ctx *c, int link, int mb, struct fl_tensor x, const char *where);
-void fl_recv(struct fl_ctx *c, int link, int mb, struct fl_tensor y, const char *where);
-void fl_poll(struct fl_ctx *c);                                               /* lets messages make progress */
-void fl_at(const char *where, const char *what);                              /* for the watchdog and messages: literals */
+/* Where the program is, for the watchdog and for error messages: a source line and an op. Both must be literals. */
+void fl_at(const char *where, const char *what);
 
-/* ---- contraction: c[i,j] = alpha sum_k a[i,k] b[k,j] + beta c[i,j], by strides ----
- * Of each matrix one of the two strides is 1, or that extent is 1. batch: outer loops, each with its strides; sum: outer
- * loops that add into the same c (a contracted dim that does not merge with k). beta 0 does not read c. */
+/* ---- collectives (in time order on all members; deterministic) ----
+ * A tensor that is split or gathered along one dim is seen as outer x n x inner: n is that dim's stored extent before
+ * the split, outer and inner the products of the dims around it (local extents). Parts: the first n mod k ranks hold
+ * one more. dst and src must not overlap unless they are said to. */
+void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind);                                    /* in place */
+void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind);                              /* in place */
+void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes);
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, enum fl_reduce kind);
+/* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split on
+ * a and src on b; otherwise the result is split on b and src on a. */
+void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
+                   bool split_a, int element_bytes);
+/* Local: this rank's part of outer x n x inner, part number `part` of `parts`. */
+void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, int element_bytes);
+/* Local, S -> P: the part at its place, the identity of `kind` around it. */
+void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, enum fl_reduce kind);
+int fl_comm_rank(const fl_comm *c);
+int fl_comm_size(const fl_comm *c);
+
+/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots are under way. A
+ * receive takes the next message of the link, in the order in which they were sent. bytes: of this message. ---- */
+void fl_send(fl_link *l, const void *src, int64_t bytes);
+void fl_recv(fl_link *l, void *dst, int64_t bytes);
+void fl_poll(void);                      /* lets messages under way make progress */
+
+/* ---- contraction ----
+ * c[i] = alpha op(a[i]) op(b[i]) + beta c[i], row-major, op = transpose where asked; a is m x k after op, b k x n. lda,
+ * ldb, ldc: elements from one row of the stored matrix to the next. Batches: up to three, strides in elements (0: the
+ * same matrix for all). nbatch 0: one matrix. beta 0 does not read c. */
 struct fl_gemm {
-    void *c;
-    const void *a, *b;
     int64_t m, n, k;
-    int64_t cm, cn, am, ak, bk, bn;
-    int nbatch;
-    struct { int64_t n, c, a, b; } batch[6];
-    int nsum;
-    struct { int64_t n, a, b; } sum[4];
+    bool ta, tb;
+    int64_t lda, ldb, ldc;
     float alpha, beta;
+    int nbatch;
+    int64_t batch[3], sa[3], sb[3], sc[3];
 };
-void fl_gemm(struct fl_ctx *c, const struct fl_gemm *g);
+void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 
-/* ---- copies and fills, any type ---- */
-void fl_copy(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x);       /* same extents */
-void fl_fill(struct fl_ctx *c, struct fl_tensor y, double v);
-void fl_accumulate(struct fl_ctx *c, struct fl_tensor acc, struct fl_tensor x, int mb);    /* mb 0 stores, others add */
-void fl_positions(struct fl_ctx *c, struct fl_tensor y, int64_t base);        /* i32: base, base + 1 .. */
-void fl_cast(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x);       /* by the types of y and x */
+/* ---- copies and fills ---- */
+void fl_fill(float *y, float v, int64_t n);
+void fl_fill_bytes(void *y, int byte, int64_t n_bytes);
+void fl_copy(void *y, const void *x, int64_t n, int element_bytes);
+/* y[i..] = x[i..] over `ndim` extents with strides in elements (0: broadcast). */
+struct fl_strided { int ndim; int64_t n[FL_MAX_DIM], sy[FL_MAX_DIM], sx[FL_MAX_DIM]; };
+void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int element_bytes);
+/* y[outer, ny, inner], rows [at, at + n) of the middle = x[outer, n, inner]; the rest is left alone (concat, stack). */
+void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int element_bytes);
+/* y[outer, n, inner] = rows [at, at + n) of x[outer, nx, inner] (slice, unstack). */
+void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner, int element_bytes);
+/* dx[outer, nx, inner] = 0 but for rows [at, at + n), which are dy[outer, n, inner]. */
+void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner);
+/* first: acc = x, otherwise acc += x. */
+void fl_accumulate(float *acc, const float *x, int64_t n, bool first);
+void fl_add(float *y, const float *a, const float *b, int64_t n);            /* y may be a or b */
+void fl_scale(float *y, const float *x, float by, int64_t n);                /* y may be x */
+void fl_positions(int32_t *y, int64_t base, int64_t n);
 
-/* ---- reductions: bit d of axes: dim d of x is reduced; y has extent 1 there ---- */
-void fl_sum(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);
-void fl_max(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);      /* of nothing: -inf */
-void fl_min(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);
-void fl_mean(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);
-/* One number: true entries of a bool tensor, or entries of an i32 tensor other than `ignore`. */
-void fl_count(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, double ignore, int has_ignore);
-/* Index of the first largest among the first `valid` entries along axis, plus base. */
-void fl_argmax(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, int axis, int64_t valid, int64_t base);
+/* ---- reductions ----
+ * x has ndim extents n; bit d of `reduced` says that dim d is summed (or max, min) away; y holds the others in order. */
+struct fl_dims { int ndim; int64_t n[FL_MAX_DIM]; unsigned reduced; };
+void fl_reduce(float *y, const float *x, const struct fl_dims *d, enum fl_reduce kind);
+void fl_mean(float *y, const float *x, const struct fl_dims *d);
+void fl_count(float *y, const uint8_t *x, const struct fl_dims *d);                           /* true entries */
+void fl_count_not(float *y, const int32_t *x, const struct fl_dims *d, int32_t ignore);       /* entries other than ignore */
+/* Index of the first largest of the n along the middle dim. */
+void fl_argmax(int32_t *y, const float *x, int64_t outer, int64_t n, int64_t inner);
 
-/* ---- rows: normalisation over the last dim; weight, bias and each result of a gradient may be FL_NONE ---- */
-void fl_layer_norm(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor mean, struct fl_tensor rstd, struct fl_tensor x,
-                   struct fl_tensor w, struct fl_tensor b, double eps);
-void fl_layer_norm_grad(struct fl_ctx *c, struct fl_tensor dx, struct fl_tensor dw, struct fl_tensor db, struct fl_tensor dy,
-                        struct fl_tensor x, struct fl_tensor w, double eps);
-void fl_rms_norm(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, struct fl_tensor w, double eps);
-void fl_rms_norm_grad(struct fl_ctx *c, struct fl_tensor dx, struct fl_tensor dw, struct fl_tensor dy, struct fl_tensor x,
-                      struct fl_tensor w, double eps);
-void fl_softmax(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);
-void fl_softmax_grad(struct fl_ctx *c, struct fl_tensor dx, struct fl_tensor dy, struct fl_tensor y, unsigned axes);
-void fl_log_softmax(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, unsigned axes);
-void fl_log_softmax_grad(struct fl_ctx *c, struct fl_tensor dx, struct fl_tensor dy, struct fl_tensor y, unsigned axes);
+/* ---- normalisation over the last dim, rows x n; weight and bias may be NULL, so may any result of a gradient ---- */
+void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps);
+void fl_layer_norm_grad(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
+                        int64_t rows, int64_t n, float eps);
+void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, int64_t n, float eps);
+void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x, const float *weight, int64_t rows,
+                      int64_t n, float eps);
 
-/* ---- attention: y[.., h, t, :] = sum_s softmax_s(scale q[t].k[s]) v[s, :], never holding T x T numbers ----
- * q, y [.., H, T, K]; k, v [.., G, S, K], H a multiple of G: head h reads h / (H/G). causal: query t sees keys s <= t.
- * mask: bool, nonzero = seen, broadcast over [.., H, T, S] by strides (or fewer dims, trailing), or FL_NONE. A query
- * that sees nothing gives 0. The gradient recomputes the probabilities. */
-void fl_attention(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor q, struct fl_tensor k, struct fl_tensor v,
-                  struct fl_tensor mask, int causal, double scale);
-void fl_attention_grad(struct fl_ctx *c, struct fl_tensor dq, struct fl_tensor dk, struct fl_tensor dv, struct fl_tensor dy,
-                       struct fl_tensor q, struct fl_tensor k, struct fl_tensor v, struct fl_tensor mask, int causal, double scale);
-/* Rotates pairs of the last dim of x by position / theta^(2i/K): pairs (i, i + K/2), or (2i, 2i + 1) when interleaved.
- * Position = base + index along t_dim. inverse turns back (the gradient). */
-void fl_rope(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, int t_dim, int64_t base, double theta, int interleaved,
-             int inverse);
+/* ---- softmax over the middle of outer x n x inner; y is the forward result ---- */
+void fl_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
+void fl_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
+void fl_log_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
+void fl_log_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
 
-/* ---- embedding: table holds rows base .. of the whole; ids outside give 0 (another rank has them) ---- */
-void fl_embedding(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor ids, struct fl_tensor table, int64_t base);
-void fl_embedding_grad(struct fl_ctx *c, struct fl_tensor dtable, struct fl_tensor dy, struct fl_tensor ids, int64_t base);
+/* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
+ * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in
+ * elements of batch, head and position; the last dim is contiguous. causal: query t sees keys s <= t + causal_shift.
+ * keep: bytes [batch, tk], 0 = key unseen, or NULL. A query that sees nothing gives 0. */
+struct fl_attention {
+    int64_t batch, heads, kv_heads, tq, tk, dk, dv;
+    float scale;
+    bool causal;
+    int64_t causal_shift;                /* positions of the first query minus that of the first key */
+    int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position; gradients have those of their tensors */
+    int64_t keep_stride[4];              /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
+};
+void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, const struct fl_attention *a);
+void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const float *q, const float *k, const float *v,
+                       const uint8_t *keep, const struct fl_attention *a);
 
-/* ---- cross entropy over the last dim of logits, which holds classes base .. of `valid` (the rest is padding and counts
- * as -inf). Rows whose target is `ignore` have loss 0 and gradient 0.
- * loss = lse - (1 - smoothing) x[target] - smoothing mean of valid x. ---- */
-void fl_cross_entropy(struct fl_ctx *c, struct fl_tensor loss, struct fl_tensor logits, struct fl_tensor targets, int64_t valid,
-                      double ignore, int has_ignore, double smoothing);
-void fl_cross_entropy_grad(struct fl_ctx *c, struct fl_tensor dlogits, struct fl_tensor dloss, struct fl_tensor logits,
-                           struct fl_tensor targets, int64_t valid, double ignore, int has_ignore, double smoothing);
-/* The pieces of it for a split vocabulary; [rows] tensors, partial over the parts by max, sum, sum. */
-void fl_ce_max(struct fl_ctx *c, struct fl_tensor m, struct fl_tensor logits, int64_t base, int64_t valid);
-void fl_ce_sum_exp(struct fl_ctx *c, struct fl_tensor s, struct fl_tensor logits, struct fl_tensor m, int64_t base, int64_t valid);
-void fl_ce_pick(struct fl_ctx *c, struct fl_tensor p, struct fl_tensor logits, struct fl_tensor targets, int64_t base,
-                int64_t valid, double ignore, int has_ignore, double smoothing);   /* (1-smoothing) x[target] + smoothing mean */
-void fl_ce_loss(struct fl_ctx *c, struct fl_tensor loss, struct fl_tensor m, struct fl_tensor s, struct fl_tensor p,
-                struct fl_tensor targets, double ignore, int has_ignore);
-void fl_ce_grad(struct fl_ctx *c, struct fl_tensor dlogits, struct fl_tensor dloss, struct fl_tensor logits, struct fl_tensor m,
-                struct fl_tensor s, struct fl_tensor targets, int64_t base, int64_t valid, double ignore, int has_ignore,
-                double smoothing);
+/* ---- rope: rotates pairs of the last dim by position * base^(-2i/n); half: pairs (i, i + n/2), else (2i, 2i + 1).
+ * x is outer x T x inner x n, position = first + index in T. inverse: rotates back (the gradient). y may be x. ---- */
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base, bool half,
+             bool inverse);
 
-/* ---- random: an element depends on (seed, key, step, block, linear index in the logical shape) only ---- */
-struct fl_where { int64_t full[FL_DIMS], base[FL_DIMS]; };     /* logical extents without padding; where the local part starts */
-/* y = kept ? x / (1 - p) : 0; the gradient is the same call on dy. y may be x. key: hash of the path. */
-void fl_dropout(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x, double p, uint64_t key, int64_t block, struct fl_where where);
+/* ---- embedding: w holds rows [base, base + rows) of the table; ids outside give 0 (they are another rank's) ---- */
+void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n);
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n);
 
-/* ---- optimizer, formulas of PyTorch; lr and step come from c; scale: a scalar factor on g, or FL_NONE ---- */
-void fl_square_sum(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor x);
-void fl_global_norm(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor squares);
-void fl_clip_scale(struct fl_ctx *c, struct fl_tensor y, struct fl_tensor norm, double clip);     /* min(1, clip / (norm + 1e-6)) */
-void fl_adamw(struct fl_ctx *c, struct fl_tensor w, struct fl_tensor g, struct fl_tensor m, struct fl_tensor v,
-              struct fl_tensor scale, double decay, double beta1, double beta2, double eps);
-void fl_sgd(struct fl_ctx *c, struct fl_tensor w, struct fl_tensor g, struct fl_tensor m, struct fl_tensor scale, double decay,
-            double momentum);                                                  /* m: momentum buffer or FL_NONE */
+/* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the
+ * whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. ----
+ * loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
+void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
+                      int32_t ignore, float smoothing);
+void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows, int64_t n,
+                           int64_t valid, int32_t ignore, float smoothing);
+/* The same in pieces, for a split vocabulary: each is partial over the parts, by max or by sum. */
+void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid);                       /* P(max) */
+void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid);   /* P(sum) */
+void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid,
+                int32_t ignore, float smoothing);          /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
+void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows, int32_t ignore);
+void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s, const int32_t *target,
+                int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
+
+/* ---- random: element i of the logical tensor depends on (seed, path hash, step, block, i) only ---- */
+struct fl_place {                        /* the local part of a logical tensor */
+    int ndim;
+    int64_t n[FL_MAX_DIM];               /* local extents */
+    int64_t base[FL_MAX_DIM];            /* first index in the logical dim */
+    int64_t size[FL_MAX_DIM];            /* logical sizes, without padding */
+};
+uint64_t fl_path_hash(const char *path);
+/* y = keep ? x / (1 - p) : 0. The gradient is the same call on dy. y may be x. */
+void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                const struct fl_place *at);
+
+/* ---- optimizer (formulas of PyTorch) ---- */
+void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
+void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
+void fl_clip_scale(float *y, const float *norm, float clip);                 /* min(1, clip / (norm + 1e-6)) */
+/* scale: pointer to the factor on g, or NULL for 1. Step number from s->step (0 is the first). */
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float beta1,
+              float beta2, float eps, float decay);
+void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
+            float momentum, float decay);                                    /* momentum_buffer NULL when momentum is 0 */
+
+#ifdef __cplusplus
+}
+#endif
 #endif
