@@ -95,6 +95,7 @@ int mesh_coord(const struct mesh *m, int rank, int axis);
 struct node;
 struct region;
 struct buffer;
+struct place;
 
 struct value {
     int id;                      /* position in graph->values: dense, in order of creation */
@@ -109,12 +110,15 @@ struct value {
     bool has_ignore;             /* input with `ignore v` */
     double ignore;
     bool call_output;            /* path names a labelled call whose output this is */
+    const char **alias;          /* stb_ds array: its other names (x@2 of a value whose path is h[*]); patterns see them
+                                    through value_matches() */
     /* after shard */
     struct layout lay;
     /* after layout and allocate (physical graph only) */
     struct buffer *buffer;
     int64_t offset;              /* elements from the start of the buffer's slot and block */
     int64_t stride[MAX_DIM];     /* elements */
+    struct place *place;         /* the same exactly, where extents differ between ranks (layout/place.h) */
     bool stacked;                /* survives its iteration: one copy per block of the regions around it */
 };
 
