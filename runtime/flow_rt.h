@@ -230,6 +230,16 @@ struct fl_gemm {
 };
 void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 
+/* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
+#define FL_KERNEL static void
+#define FL_PARAMS
+#define FL_LAUNCH(kernel, elements, ...) kernel(__VA_ARGS__)
+#define FL_PRAGMA(x) _Pragma(#x)
+#define FL_FOR1(i, n) FL_PRAGMA(omp parallel for simd if ((n) > 32768)) for (int64_t i = 0; i < (n); i++)
+#define FL_FOR2(i, n, j, m) \
+    FL_PRAGMA(omp parallel for if ((n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
+    FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
+
 /* ---- copies and fills ---- */
 void fl_fill(float *y, float v, int64_t n);
 void fl_fill_bytes(void *y, int byte, int64_t n_bytes);
