@@ -87,6 +87,10 @@ struct plan {
 /* Does the path match the pattern? `*` is any text, dots included; inside [ ] any index. Paths hold `[*]` for every
  * repeat index; a pattern index such as h[3] or h[0..4] matches h[*] and narrows `low, high` (blocks, half-open). */
 bool pattern_match(const char *pattern, const char *path, int64_t *low, int64_t *high);
+/* The same for a path or anything beneath the call it names: recompute, frozen, decay on, keep. */
+bool pattern_covers(const char *pattern, const char *path, int64_t *low, int64_t *high);
+/* The same for a value under any of its names: sbp, pin, save, place. */
+bool value_matches(const struct value *v, const char *pattern, int64_t *low, int64_t *high);
 
 /* ---- entries ---- */
 
