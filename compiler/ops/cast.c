@@ -1,0 +1,65 @@
+/* Type changes and marks: cast, detach (stops the gradient) and to (a layout the model writes down). */
+#include "common.h"
+
+static bool cast_shape(struct graph *g, struct node *n)
+{
+    enum type t = (enum type)node_int(n, "type", TYPE_F32);
+    node_out(g, n, t, n->in[0]->ndim, n->in[0]->dim);
+    return true;
+}
+
+/* Casts are decided by rounding: widening commutes with a sum, narrowing does not, but both keep the order of numbers. */
+static void cast_extra(const struct node *n, int parts, struct sig **sigs)
+{
+    enum type from = n->in[0]->type, to = n->out[0]->type;
+    if (!type_is_float(from) || !type_is_float(to))
+        return;
+    bool wider = from == to || type_bytes[to] > type_bytes[from];
+    for (enum reduce r = wider ? REDUCE_SUM : REDUCE_MAX; r <= REDUCE_MIN; r++) {
+        struct sig s = sig_new(n);
+        s.in[0] = s.out[0] = sbp_partial(r);
+        arrput(*sigs, s);
+    }
+}
+
+static void cast_ref(struct reference *r)
+{
+    enum type to = r->node->out[0]->type;
+    int64_t count = tensor_count(&r->out[0]);
+    for (int64_t i = 0; i < count; i++) {
+        double x = r->in[0].data[i];
+        r->out[0].data[i] = to == TYPE_BOOL ? x != 0 : type_is_float(to) ? x : trunc(x);
+    }
+}
+
+static void cast_grad(struct grad *c)
+{
+    if (!c->wanted[0] || !type_is_float(c->node->in[0]->type) || !type_is_float(c->node->out[0]->type))
+        return;
+    struct node *n = node_new(c->g, c->at, &op_cast, c->node->span);
+    node_in(n, c->dout[0]);
+    node_set_int(n, "type", c->node->in[0]->type);
+    if (node_finish(c->g, n))
+        c->din[0] = n->out[0];
+}
+
+const struct op op_cast = {
+    .name = "cast", .doc = "x in another type", .args = "x, type:type", .rule_of = rule_same, .extra = cast_extra,
+    .flags = OP_ELEMENTWISE, .expr = "%0", .shape = cast_shape, .grad = cast_grad, .ref = cast_ref,
+};
+
+const struct op op_detach = {
+    .name = "detach", .doc = "x, and no gradient passes", .args = "x", .rule_of = rule_same,
+    .linear = "{a} max{a} min{a}", .flags = OP_VIEW, .shape = shape_same, .ref = ref_view,
+};
+
+static void to_grad(struct grad *c)
+{
+    if (c->wanted[0])
+        c->din[0] = c->dout[0];
+}
+
+const struct op op_to = {
+    .name = "to", .doc = "x, stored in the layout written", .args = "x, parts:dims", .rule_of = rule_same,
+    .linear = "{a} max{a} min{a}", .flags = OP_VIEW, .shape = shape_same, .grad = to_grad, .ref = ref_view,
+};

@@ -1,0 +1,264 @@
+/* Factor rules and linear sets, and the 1-D signatures that follow from them. A rule that does not fit its node is a
+ * defect of the op, not of the program: BUG(). */
+#include "common.h"
+#include <ctype.h>
+
+enum { MAX_FACTOR = 64 };
+
+struct factor {
+    const char *name;            /* interned; the dims of an ellipsis b.. are "b..0", "b..1", counted from the right */
+    char mark;                   /* 0, or one of + ^ > < */
+};
+struct term {                    /* one operand or output */
+    int ndim;
+    int factor[MAX_DIM];         /* -1: a dim that no signature splits */
+};
+struct rule {
+    const struct node *node;
+    const char *text;
+    struct factor factor[MAX_FACTOR];
+    int nfactor;
+    struct term *in, *out;       /* arrlen(node->in), arrlen(node->out) */
+};
+
+static int find_factor(struct rule *r, const char *name, char mark)
+{
+    int i = 0;
+    while (i < r->nfactor && r->factor[i].name != name)
+        i++;
+    if (i == r->nfactor) {
+        if (r->nfactor == MAX_FACTOR)
+            BUG("rule '%s' has too many factors", r->text);
+        r->factor[r->nfactor++] = (struct factor){name, 0};
+    }
+    if (mark)
+        r->factor[i].mark = mark;
+    return i;
+}
+
+struct token { const char *name; char mark; bool dots; };
+
+static int read_tokens(const struct rule *r, const char *s, const char *end, struct token *to)
+{
+    int n = 0;
+    while (s < end) {
+        if (isspace((unsigned char)*s)) {
+            s++;
+            continue;
+        }
+        const char *word = s;
+        while (s < end && !isspace((unsigned char)*s))
+            s++;
+        size_t len = (size_t)(s - word);
+        struct token t = {0};
+        if (strchr("+^><", word[len - 1]))
+            t.mark = word[--len];
+        if (len >= 2 && word[len - 1] == '.' && word[len - 2] == '.') {
+            t.dots = true;
+            len -= 2;
+        }
+        t.name = intern_n(word, len);
+        if (n == MAX_FACTOR)
+            BUG("rule '%s' is too long", r->text);
+        to[n++] = t;
+    }
+    return n;
+}
+
+static struct term read_term(struct rule *r, const char *s, const char *end, const struct value *v)
+{
+    struct term t = {.ndim = v ? v->ndim : 0};
+    for (int d = 0; d < MAX_DIM; d++)
+        t.factor[d] = -1;
+    struct token token[MAX_FACTOR];
+    int n = read_tokens(r, s, end, token);
+    if (!v || (n == 1 && strcmp(token[0].name, "-") == 0 && !token[0].dots))
+        return t;
+    int plain = 0, dots = 0;
+    for (int i = 0; i < n; i++)
+        token[i].dots ? dots++ : plain++;
+    if (dots > 1 || v->ndim < plain || (!dots && v->ndim != plain))
+        BUG("op %s: rule '%s' does not fit an operand of %d dims", r->node->op->name, r->text, v->ndim);
+    int d = 0;
+    for (int i = 0; i < n; i++) {
+        if (!token[i].dots) {
+            t.factor[d++] = strcmp(token[i].name, "_") == 0 ? -1 : find_factor(r, token[i].name, token[i].mark);
+            continue;
+        }
+        for (int left = v->ndim - plain; left-- > 0;)
+            t.factor[d++] = find_factor(r, intern(mem_printf("%s..%d", token[i].name, left)), token[i].mark);
+    }
+    return t;
+}
+
+/* Reads the comma-separated terms of [s, end); operands beyond the text are whole. */
+static struct term *read_side(struct rule *r, const char *s, const char *end, struct value *const *values)
+{
+    static const char whole[] = "-";
+    int n = (int)arrlen(values);
+    struct term *terms = NEW_ARRAY(struct term, n);
+    for (int k = 0; k < n; k++) {
+        const char *comma = s < end ? memchr(s, ',', (size_t)(end - s)) : NULL;
+        const char *stop = comma ? comma : end;
+        terms[k] = s < end ? read_term(r, s, stop, values[k]) : read_term(r, whole, whole + 1, values[k]);
+        s = comma ? comma + 1 : end;
+    }
+    return terms;
+}
+
+static struct rule *rule_read(const struct node *n, const char *text)
+{
+    struct rule *r = NEW(struct rule);
+    r->node = n;
+    r->text = text;
+    const char *arrow = strstr(text, "->");
+    if (!arrow)
+        BUG("op %s: rule '%s' has no arrow", n->op->name, text);
+    r->in = read_side(r, text, arrow, n->in);
+    r->out = read_side(r, arrow + 2, text + strlen(text), n->out);
+    return r;
+}
+
+struct sig sig_new(const struct node *n)
+{
+    return (struct sig){.in = NEW_ARRAY(struct sbp, arrlen(n->in) + 1), .out = NEW_ARRAY(struct sbp, arrlen(n->out) + 1)};
+}
+
+static bool sig_same(const struct node *n, const struct sig *a, const struct sig *b)
+{
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (!sbp_same(a->in[k], b->in[k]))
+            return false;
+    for (int k = 0; k < arrlen(n->out); k++)
+        if (!sbp_same(a->out[k], b->out[k]))
+            return false;
+    return true;
+}
+
+static void add_sig(const struct node *n, struct sig **sigs, struct sig s)
+{
+    for (int i = 0; i < arrlen(*sigs); i++) {
+        struct sig *old = &(*sigs)[i];
+        if (sig_same(n, old, &s)) {
+            old->even &= s.even;
+            old->coords &= s.coords;
+            return;
+        }
+    }
+    arrput(*sigs, s);
+}
+
+/* Where factor f stands in the term: the dim, -1 when absent, -2 when it occurs twice (then it cannot be split). */
+static int place_of(const struct term *t, int f)
+{
+    int found = -1;
+    for (int d = 0; d < t->ndim; d++)
+        if (t->factor[d] == f) {
+            if (found >= 0)
+                return -2;
+            found = d;
+        }
+    return found;
+}
+
+static bool factor_sig(const struct rule *r, int f, struct sig *s)
+{
+    const struct node *n = r->node;
+    char mark = r->factor[f].mark;
+    if (mark == '^')
+        return false;
+    *s = sig_new(n);
+    for (int k = 0; k < arrlen(n->in); k++) {
+        int d = place_of(&r->in[k], f);
+        if (d == -2)
+            return false;
+        if (d >= 0)
+            s->in[k] = sbp_split(d);
+    }
+    for (int k = 0; k < arrlen(n->out); k++) {
+        int d = place_of(&r->out[k], f);
+        if (d == -2)
+            return false;
+        if (d >= 0)
+            s->out[k] = sbp_split(d);
+        else if (mark)
+            s->out[k] = sbp_partial(mark == '+' ? REDUCE_SUM : mark == '>' ? REDUCE_MAX : REDUCE_MIN);
+        else
+            BUG("op %s: rule '%s': output %d lacks the plain factor '%s'", n->op->name, r->text, k, r->factor[f].name);
+    }
+    return true;
+}
+
+static enum reduce read_reduce(const char **s)
+{
+    const struct { const char *word; enum reduce r; } words[] = {{"sum", REDUCE_SUM}, {"max", REDUCE_MAX},
+                                                                 {"min", REDUCE_MIN}};
+    for (int i = 0; i < 3; i++)
+        if (strncmp(*s, words[i].word, 3) == 0) {
+            *s += 3;
+            return words[i].r;
+        }
+    return REDUCE_SUM;
+}
+
+/* "{a} {b}", "{a, b}", "{*}", "max{a}", "max{a}:min" (P(max) in, P(min) out). */
+static void linear_sigs(const struct node *n, const char *text, struct sig **sigs)
+{
+    for (const char *s = text; *s;) {
+        if (isspace((unsigned char)*s)) {
+            s++;
+            continue;
+        }
+        enum reduce in = read_reduce(&s);
+        if (*s != '{')
+            BUG("op %s: ill-formed linear sets '%s'", n->op->name, text);
+        struct sig g = sig_new(n);
+        bool legal = true;
+        for (s++; *s && *s != '}'; s++) {
+            if (*s == ',' || *s == ' ')
+                continue;
+            for (int k = 0; k < arrlen(n->in); k++)
+                if (*s == '*' ? n->in[k] != NULL : k == *s - 'a')
+                    g.in[k] = sbp_partial(in);
+            legal &= *s == '*' || (*s - 'a' < arrlen(n->in) && n->in[*s - 'a']);
+        }
+        s += *s == '}';
+        enum reduce out = in;
+        if (*s == ':') {
+            s++;
+            out = read_reduce(&s);
+        }
+        for (int k = 0; k < arrlen(n->in); k++)
+            legal &= g.in[k].kind != SBP_P || type_is_float(n->in[k]->type);
+        for (int k = 0; k < arrlen(n->out); k++) {
+            g.out[k] = sbp_partial(out);
+            legal &= type_is_float(n->out[k]->type);
+        }
+        if (legal)
+            add_sig(n, sigs, g);
+    }
+}
+
+struct sig *node_signatures(const struct node *n, int parts)
+{
+    struct sig *sigs = NULL;
+    add_sig(n, &sigs, sig_new(n));
+    const char *text = n->op->rule_of ? n->op->rule_of(n) : n->op->rule;
+    if (text) {
+        struct rule *r = rule_read(n, text);
+        for (int f = 0; f < r->nfactor; f++) {
+            struct sig s;
+            if (factor_sig(r, f, &s))
+                add_sig(n, &sigs, s);
+        }
+    }
+    if (n->op->linear)
+        linear_sigs(n, n->op->linear, &sigs);
+    if (n->op->extra) {
+        struct sig *more = NULL;
+        n->op->extra(n, parts, &more);
+        for (int i = 0; i < arrlen(more); i++)
+            add_sig(n, &sigs, more[i]);
+    }
+    return sigs;
+}

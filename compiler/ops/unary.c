@@ -1,0 +1,24 @@
+/* Unary mathematics. None is linear; exp, log, sqrt and sign are monotone. */
+#include "common.h"
+
+#define UNARY(id, text, value, c_expr, pass, ...)                                                                     \
+    ELEMENTWISE_VALUE(id, value)                                                                                      \
+    ELEMENTWISE_GRAD(id, __VA_ARGS__)                                                                                 \
+    const struct op op_##id = {                                                                                       \
+        .name = #id, .doc = text, .args = "x", .rule_of = rule_broadcast, .linear = pass, .flags = OP_ELEMENTWISE,    \
+        .expr = c_expr, .shape = shape_float, .grad = id##_grad, .ref = id##_ref,                                     \
+    };
+
+UNARY(exp, "e^x", exp(x[0]), "expf(%0)", "max{a} min{a}", grad_give(c, 0, MAKE(c, mul, dy, y));)
+UNARY(log, "natural logarithm of x", log(x[0]), "logf(%0)", "max{a} min{a}", grad_give(c, 0, MAKE(c, div, dy, x[0]));)
+UNARY(sqrt, "square root of x", sqrt(x[0]), "sqrtf(%0)", "max{a} min{a}",
+      grad_give(c, 0, MAKE(c, div, MAKE(c, mul, dy, NUMBER(c, 0.5)), y));)
+UNARY(square, "x^2", x[0] * x[0], "%0 * %0", NULL,
+      grad_give(c, 0, MAKE(c, mul, MAKE(c, mul, dy, NUMBER(c, 2)), x[0]));)
+UNARY(abs, "|x|", fabs(x[0]), "fabsf(%0)", NULL, grad_give(c, 0, MAKE(c, mul, dy, MAKE(c, sign, x[0])));)
+
+ELEMENTWISE_VALUE(sign, (x[0] > 0) - (x[0] < 0))
+const struct op op_sign = {
+    .name = "sign", .doc = "-1, 0 or 1", .args = "x", .rule_of = rule_broadcast, .linear = "max{a} min{a}",
+    .flags = OP_ELEMENTWISE, .expr = "fl_sign(%0)", .shape = shape_float, .ref = sign_ref,
+};
