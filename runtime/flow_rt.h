@@ -231,6 +231,9 @@ struct fl_gemm {
 void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
+#ifdef FL_CUDA_TARGET
+#include "cuda/flow_dev.h"
+#else
 #define FL_KERNEL static void
 #define FL_PARAMS
 #define FL_LAUNCH(kernel, elements, ...) kernel(__VA_ARGS__)
@@ -239,6 +242,7 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 #define FL_FOR2(i, n, j, m) \
     FL_PRAGMA(omp parallel for if ((n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
     FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
+#endif
 
 /* ---- copies and fills ---- */
 void fl_fill(float *y, float v, int64_t n);
@@ -260,14 +264,23 @@ void fl_scale(float *y, const float *x, float by, int64_t n);                /* 
 void fl_positions(int32_t *y, int64_t base, int64_t n);
 
 /* ---- reductions ----
- * x has ndim extents n; bit d of `reduced` says that dim d is summed (or max, min) away; y holds the others in order. */
-struct fl_dims { int ndim; int64_t n[FL_MAX_DIM]; unsigned reduced; };
-void fl_reduce(float *y, const float *x, const struct fl_dims *d, enum fl_reduce kind);
+ * x has ndim extents n; bit d of `reduced` says that dim d is reduced; y holds the other dims in order. Of a reduced dim
+ * only the first valid[d] entries take part: the rest is padding. */
+struct fl_dims {
+    int ndim;
+    int64_t n[FL_MAX_DIM];
+    int64_t valid[FL_MAX_DIM];           /* local; n[d] where there is no padding; 0 .. n[d] */
+    unsigned reduced;
+    double divisor;                      /* mean: the number of valid entries of the whole logical tensor */
+};
+void fl_sum(float *y, const float *x, const struct fl_dims *d);
+void fl_max(float *y, const float *x, const struct fl_dims *d);                               /* of nothing: -inf */
+void fl_min(float *y, const float *x, const struct fl_dims *d);                               /* of nothing: inf */
 void fl_mean(float *y, const float *x, const struct fl_dims *d);
-void fl_count(float *y, const uint8_t *x, const struct fl_dims *d);                           /* true entries */
-void fl_count_not(float *y, const int32_t *x, const struct fl_dims *d, int32_t ignore);       /* entries other than ignore */
-/* Index of the first largest of the n along the middle dim. */
-void fl_argmax(int32_t *y, const float *x, int64_t outer, int64_t n, int64_t inner);
+/* Without has_ignore x is bool (bytes): true entries; with it x is i32: entries other than ignore. */
+void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore, int32_t ignore);
+/* One reduced dim: index of the first largest entry. */
+void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d);
 
 /* ---- normalisation over the last dim, rows x n; weight and bias may be NULL, so may any result of a gradient ---- */
 void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps);
@@ -277,11 +290,11 @@ void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, in
 void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x, const float *weight, int64_t rows,
                       int64_t n, float eps);
 
-/* ---- softmax over the middle of outer x n x inner; y is the forward result ---- */
-void fl_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
-void fl_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
-void fl_log_softmax(float *y, const float *x, int64_t outer, int64_t n, int64_t inner);
-void fl_log_softmax_grad(float *dx, const float *dy, const float *y, int64_t outer, int64_t n, int64_t inner);
+/* ---- softmax over the reduced dims, all results of x's shape; padding entries of results are 0; y: forward result ---- */
+void fl_softmax(float *y, const float *x, const struct fl_dims *d);
+void fl_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d);
+void fl_log_softmax(float *y, const float *x, const struct fl_dims *d);
+void fl_log_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d);
 
 /* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
  * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in

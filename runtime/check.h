@@ -1,0 +1,29 @@
+/* Failing: one line that says rank, place, fact and what to do, then the end of the whole job. */
+#ifndef FL_CHECK_H
+#define FL_CHECK_H
+#include <stdbool.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern int fl_rank_number;                           /* rank in the world; 0 before MPI is up */
+/* Prints "flow: rank R: fact (hint) [file:line]" and ends the job with exit code 1. hint may be NULL. */
+__attribute__((noreturn, format(printf, 4, 5))) void fl_fail(const char *file, int line, const char *hint, const char *fact, ...);
+#define FL_FAIL(hint, ...) fl_fail(__FILE__, __LINE__, hint, __VA_ARGS__)
+/* A user's mistake that every rank sees alike: rank 0 prints "flow: fact", all leave with exit code 1. */
+__attribute__((noreturn, format(printf, 1, 2))) void fl_refuse(const char *fact, ...);
+/* An MPI call: FL_MPI(MPI_Barrier(comm)). */
+void fl_mpi_check(int status, const char *call, const char *file, int line);
+#define FL_MPI(call) fl_mpi_check(call, #call, __FILE__, __LINE__)
+void *fl_alloc(int64_t bytes);                       /* zeroed, 64-byte aligned; never NULL */
+char *fl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));     /* allocated text */
+
+/* Watchdog: a thread that ends the job when no marker moved for FL_TIMEOUT seconds (default 300, 0: off). */
+void fl_watchdog_start(void);
+void fl_watchdog_stop(void);
+void fl_waiting(const char *peers);                  /* in a blocking wait from now on; NULL: no longer */
+#ifdef __cplusplus
+}
+#endif
+#endif

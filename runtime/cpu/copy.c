@@ -1,0 +1,159 @@
+/* Copies and fills: moving elements of any type. */
+#include "cpu.h"
+
+void fl_fill(float *y, float v, int64_t n)
+{
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        y[i] = v;
+}
+
+void fl_fill_bytes(void *y, int byte, int64_t n_bytes) { memset(y, byte, (size_t)n_bytes); }
+
+/* Shares out `count` blocks of `bytes` each; a single large block is cut itself. */
+static void move(char *y, int64_t step_y, const char *x, int64_t step_x, int64_t count, int64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    if (count < 16 && bytes > 4 * FL_GRAIN) {
+        int64_t piece = 1 << 16, pieces = (bytes + piece - 1) / piece;
+#pragma omp parallel for collapse(2)
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t p = 0; p < pieces; p++)
+                memcpy(y + i * step_y + p * piece, x + i * step_x + p * piece, (size_t)fl_min(piece, bytes - p * piece));
+        return;
+    }
+#pragma omp parallel for if (count * bytes > 4 * FL_GRAIN)
+    for (int64_t i = 0; i < count; i++)
+        memcpy(y + i * step_y, x + i * step_x, (size_t)bytes);
+}
+
+void fl_copy(void *y, const void *x, int64_t n, int element_bytes)
+{
+    if (y != x)
+        move(y, 0, x, 0, 1, n * element_bytes);
+}
+
+void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int element_bytes)
+{
+    int64_t row = inner * element_bytes;
+    move((char *)y + at * row, ny * row, x, n * row, outer, n * row);
+}
+
+void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner, int element_bytes)
+{
+    int64_t row = inner * element_bytes;
+    move(y, n * row, (const char *)x + at * row, nx * row, outer, n * row);
+}
+
+void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner)
+{
+    fl_fill(dx, 0, outer * nx * inner);
+    fl_put(dx, dy, outer, nx, at, n, inner, sizeof(float));
+}
+
+void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, int element_bytes)
+{
+    fl_take(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, element_bytes);
+}
+
+void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, enum fl_reduce kind)
+{
+    fl_fill(dst, kind == FL_SUM ? 0 : kind == FL_MAX ? -INFINITY : INFINITY, outer * n * inner);
+    fl_put(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, sizeof(float));
+}
+
+/* The innermost extent of a strided copy, by element size. */
+#define ROW(T) \
+    do { \
+        T *to = (T *)y + oy; \
+        const T *from = (const T *)x + ox; \
+        if (sy == 1 && sx == 1) \
+            memcpy(to, from, (size_t)n * sizeof(T)); \
+        else \
+            for (int64_t i = 0; i < n; i++) \
+                to[i * sy] = from[i * sx]; \
+    } while (0)
+
+static void copy_row(void *y, int64_t oy, int64_t sy, const void *x, int64_t ox, int64_t sx, int64_t n, int element_bytes)
+{
+    switch (element_bytes) {
+    case 1: ROW(uint8_t); break;
+    case 2: ROW(uint16_t); break;
+    case 4: ROW(uint32_t); break;
+    default: ROW(uint64_t); break;
+    }
+}
+
+void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int element_bytes)
+{
+    if (s->ndim == 0) {
+        memcpy(y, x, (size_t)element_bytes);
+        return;
+    }
+    /* merge dims that are one dim in both tensors */
+    struct fl_strided m = { .ndim = 0 };
+    for (int d = 0; d < s->ndim; d++) {
+        if (s->n[d] == 1 && s->ndim > 1)
+            continue;
+        int last = m.ndim - 1;
+        if (last >= 0 && m.sy[last] == s->n[d] * s->sy[d] && m.sx[last] == s->n[d] * s->sx[d]) {
+            m.n[last] *= s->n[d];
+            m.sy[last] = s->sy[d];
+            m.sx[last] = s->sx[d];
+        } else {
+            m.n[m.ndim] = s->n[d];
+            m.sy[m.ndim] = s->sy[d];
+            m.sx[m.ndim++] = s->sx[d];
+        }
+    }
+    if (m.ndim == 0) {
+        memcpy(y, x, (size_t)element_bytes);
+        return;
+    }
+    int last = m.ndim - 1;
+    int64_t rows = 1;
+    for (int d = 0; d < last; d++)
+        rows *= m.n[d];
+#pragma omp parallel for if (rows > 1 && rows * m.n[last] > FL_GRAIN)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t rest = r, oy = 0, ox = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            oy += rest % m.n[d] * m.sy[d];
+            ox += rest % m.n[d] * m.sx[d];
+            rest /= m.n[d];
+        }
+        copy_row(y, oy, m.sy[last], x, ox, m.sx[last], m.n[last], element_bytes);
+    }
+}
+
+void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
+{
+    if (first) {
+        fl_copy(acc, x, n, sizeof(float));
+        return;
+    }
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        acc[i] += x[i];
+}
+
+void fl_add(float *y, const float *a, const float *b, int64_t n)
+{
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+void fl_scale(float *y, const float *x, float by, int64_t n)
+{
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        y[i] = by * x[i];
+}
+
+void fl_positions(int32_t *y, int64_t base, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (int32_t)(base + i);
+}

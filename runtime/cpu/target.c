@@ -1,0 +1,115 @@
+/* The cpu target: threads per rank, the arena, and scratch memory. Arena memory is host memory, so that moving bytes in
+ * and out is a copy. */
+#include "../target.h"
+#include "cpu.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+const char *const fl_target_name = "cpu";
+
+static struct { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], *per_thread;
+static int nthreads = 1;
+static int64_t arena_bytes;
+
+/* OMP_NUM_THREADS when set, else the cores this process may run on, shared among the ranks of this host that may run on
+ * the same ones. mpirun binds a rank to cores of its own for up to two ranks and to a socket beyond; a mask as wide as
+ * the host is taken as shared by all local ranks. */
+void fl_target_start(int local_rank, int local_size)
+{
+    (void)local_rank;
+    if (!getenv("OMP_NUM_THREADS")) {
+        cpu_set_t mask;
+        int cores = 1;
+        if (sched_getaffinity(0, sizeof mask, &mask) == 0)
+            cores = CPU_COUNT(&mask);
+        int all = omp_get_num_procs();
+        if (cores >= all || cores > 1)
+            cores = cores / local_size > 0 ? cores / local_size : 1;
+        omp_set_num_threads(cores);
+    }
+    fl_scratch_threads(omp_get_max_threads());
+}
+
+void fl_scratch_threads(int n)
+{
+    nthreads = n > 0 ? n : 1;
+    per_thread = fl_alloc(nthreads * (int64_t)sizeof *per_thread);
+}
+
+static void *grow(void *slot_p, int64_t *slot_bytes, int64_t bytes)
+{
+    if (*slot_bytes >= bytes)
+        return slot_p;
+    bytes += bytes / 2 + 4096;
+    free(slot_p);
+    *slot_bytes = bytes;
+    return fl_alloc(bytes);
+}
+
+void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes)
+{
+    shared[slot].p = grow(shared[slot].p, &shared[slot].bytes, bytes);
+    return shared[slot].p;
+}
+
+void *fl_thread_scratch(int64_t bytes)
+{
+    if (!per_thread)
+        fl_scratch_threads(omp_get_max_threads());
+    int t = omp_get_thread_num();
+    if (t >= nthreads)
+        FL_FAIL("do not raise the number of threads after the start", "thread %d of %d has no scratch memory", t, nthreads);
+    per_thread[t].p = grow(per_thread[t].p, &per_thread[t].bytes, bytes);
+    return per_thread[t].p;
+}
+
+int64_t fl_scratch_bytes(void)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < FL_SCRATCH_SLOTS; i++)
+        sum += shared[i].bytes;
+    for (int t = 0; per_thread && t < nthreads; t++)
+        sum += per_thread[t].bytes;
+    return sum;
+}
+
+char *fl_arena_new(int64_t bytes)
+{
+    int64_t whole = (bytes + 4095) / 4096 * 4096 + (bytes == 0 ? 4096 : 0);
+    void *p = mmap(NULL, (size_t)whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        FL_FAIL("use more ranks, or recompute and sharding in the plan", "cannot get %.3f GiB for the arena: %s",
+                (double)bytes / (1 << 30), strerror(errno));
+    if (whole >= 8 << 20)
+        madvise(p, (size_t)whole, MADV_HUGEPAGE);    /* only a wish: small pages work too */
+    arena_bytes += whole;
+    return p;
+}
+
+void fl_to_arena(void *dst, const void *host, int64_t bytes)
+{
+    if (bytes > 0)
+        memcpy(dst, host, (size_t)bytes);
+}
+
+void fl_from_arena(void *host, const void *src, int64_t bytes)
+{
+    if (bytes > 0)
+        memcpy(host, src, (size_t)bytes);
+}
+
+void fl_target_sync(void) {}
+int64_t fl_target_peak_bytes(void) { return arena_bytes + fl_scratch_bytes(); }
+
+void fl_target_stop(void)
+{
+    for (int i = 0; i < FL_SCRATCH_SLOTS; i++)
+        free(shared[i].p);
+    for (int t = 0; per_thread && t < nthreads; t++)
+        free(per_thread[t].p);
+    free(per_thread);
+    per_thread = NULL;
+    memset(shared, 0, sizeof shared);
+}
