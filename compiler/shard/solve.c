@@ -1,0 +1,429 @@
+/* The exact solver behind shard; see solve.h. Everything here is about numbers: it knows no layouts. */
+#include "solve.h"
+#include <math.h>
+#include <string.h>
+
+struct var {
+    int n;
+    double *unary;
+    bool *dead;                  /* pruned values */
+    int *tables;                 /* stb_ds array: tables that mention it */
+};
+struct table {
+    int nvar, *vars;
+    double *cost;                /* row-major over vars in order */
+    bool gone;
+};
+struct pair { struct { int a, b; } key; int value; };
+struct solver {
+    struct var *vars;            /* stb_ds arrays */
+    struct table *tables;
+    struct pair *pairs;          /* (a, b) -> table */
+};
+
+struct solver *solver_new(void)
+{
+    return NEW(struct solver);
+}
+
+int solver_var(struct solver *s, int n, const double *unary)
+{
+    struct var v = { .n = n, .unary = NEW_ARRAY(double, n), .dead = NEW_ARRAY(bool, n) };
+    for (int k = 0; k < n; k++)
+        v.unary[k] = unary ? unary[k] : 0;
+    arrput(s->vars, v);
+    return (int)arrlen(s->vars) - 1;
+}
+
+void solver_pair(struct solver *s, int a, int b, const double *cost)
+{
+    struct pair p = { 0 };
+    int na = s->vars[a].n, nb = s->vars[b].n;
+    if (a == b) {
+        for (int x = 0; x < na; x++)
+            s->vars[a].unary[x] += cost[x * nb + x];
+        return;
+    }
+    bool turn = a > b;
+    p.key.a = turn ? b : a;
+    p.key.b = turn ? a : b;
+    ptrdiff_t at = hmgeti(s->pairs, p.key);
+    if (at < 0) {
+        struct table t = { .nvar = 2, .vars = NEW_ARRAY(int, 2), .cost = NEW_ARRAY(double, na * nb) };
+        t.vars[0] = p.key.a;
+        t.vars[1] = p.key.b;
+        p.value = (int)arrlen(s->tables);
+        arrput(s->tables, t);
+        hmputs(s->pairs, p);
+        at = hmgeti(s->pairs, p.key);
+    }
+    struct table *t = &s->tables[s->pairs[at].value];
+    for (int x = 0; x < na; x++)
+        for (int y = 0; y < nb; y++)
+            t->cost[turn ? y * na + x : x * nb + y] += cost[x * nb + y];
+}
+
+/* ---- pruning, on the pairwise tables ---- */
+
+static double entry(const struct solver *s, const struct table *t, int var, int x, int y)
+{
+    int n1 = s->vars[t->vars[1]].n;
+    return t->vars[0] == var ? t->cost[x * n1 + y] : t->cost[y * n1 + x];
+}
+
+static int other(const struct table *t, int var)
+{
+    return t->vars[0] == var ? t->vars[1] : t->vars[0];
+}
+
+static bool supported(const struct solver *s, int var, int x)
+{
+    const struct var *v = &s->vars[var];
+    if (isinf(v->unary[x]))
+        return false;
+    for (int k = 0; k < arrlen(v->tables); k++) {
+        const struct table *t = &s->tables[v->tables[k]];
+        const struct var *w = &s->vars[other(t, var)];
+        bool some = false;
+        for (int y = 0; y < w->n && !some; y++)
+            some = !w->dead[y] && !isinf(entry(s, t, var, x, y));
+        if (!some)
+            return false;
+    }
+    return true;
+}
+
+/* Whatever the others choose, keep is no worse than x. */
+static bool dominated(const struct solver *s, int var, int x, int keep)
+{
+    const struct var *v = &s->vars[var];
+    double gain = v->unary[x] - v->unary[keep];
+    for (int k = 0; k < arrlen(v->tables); k++) {
+        const struct table *t = &s->tables[v->tables[k]];
+        const struct var *w = &s->vars[other(t, var)];
+        double least = INFINITY;
+        for (int y = 0; y < w->n; y++) {
+            if (w->dead[y])
+                continue;
+            double at_x = entry(s, t, var, x, y), at_keep = entry(s, t, var, keep, y);
+            if (isinf(at_x))
+                continue;
+            if (isinf(at_keep))
+                return false;
+            if (at_x - at_keep < least)
+                least = at_x - at_keep;
+        }
+        gain += least;
+    }
+    return gain >= 0;
+}
+
+/* Returns false when a variable has no value left. */
+static bool prune(struct solver *s)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < arrlen(s->vars); i++) {
+            struct var *v = &s->vars[i];
+            int alive = 0;
+            for (int x = 0; x < v->n; x++) {
+                if (!v->dead[x] && !supported(s, i, x))
+                    v->dead[x] = changed = true;
+                alive += !v->dead[x];
+            }
+            if (!alive)
+                return false;
+            for (int x = v->n - 1; x >= 0 && alive > 1; x--)
+                for (int keep = 0; keep < v->n && !v->dead[x]; keep++)
+                    if (keep != x && !v->dead[keep] && dominated(s, i, x, keep)) {
+                        v->dead[x] = changed = true;
+                        alive--;
+                    }
+        }
+    }
+    return true;
+}
+
+/* ---- elimination ---- */
+
+struct gone {                    /* an eliminated variable: its best value for each choice of its neighbours */
+    int var, nvar, *vars;
+    uint16_t *best;              /* NULL: fixed to `value` */
+    int value;
+};
+struct run {
+    struct var *vars;            /* compacted copies */
+    struct table *tables;
+    struct gone *gone;
+    double cost;
+    int largest;
+};
+
+static int *neighbours(const struct run *r, int var)
+{
+    int *list = NULL;
+    for (int k = 0; k < arrlen(r->vars[var].tables); k++) {
+        const struct table *t = &r->tables[r->vars[var].tables[k]];
+        if (t->gone)
+            continue;
+        for (int j = 0; j < t->nvar; j++) {
+            bool known = t->vars[j] == var;
+            for (int i = 0; i < arrlen(list) && !known; i++)
+                known = list[i] == t->vars[j];
+            if (!known)
+                arrput(list, t->vars[j]);
+        }
+    }
+    return list;
+}
+
+static double span(const struct run *r, const int *list)
+{
+    double n = 1;
+    for (int k = 0; k < arrlen(list); k++)
+        n *= r->vars[list[k]].n;
+    return n;
+}
+
+static int find(const int *vars, int n, int var)
+{
+    for (int k = 0; k < n; k++)
+        if (vars[k] == var)
+            return k;
+    return -1;
+}
+
+struct operand {                 /* a table being summed: its entry at the current place, how far each variable moves it */
+    const double *cost;
+    int at, step, *stride;
+};
+
+static void eliminate(struct run *r, int var, int *list)
+{
+    struct var *v = &r->vars[var];
+    int n = (int)arrlen(list), size = (int)span(r, list), nf = 0;
+    struct operand *f = NEW_ARRAY(struct operand, arrlen(v->tables) + 1);
+
+    for (int k = 0; k < arrlen(v->tables); k++) {
+        struct table *t = &r->tables[v->tables[k]];
+        if (t->gone)
+            continue;
+        f[nf].cost = t->cost;
+        f[nf].stride = NEW_ARRAY(int, n + 1);
+        int stride = 1;
+        for (int j = t->nvar - 1; j >= 0; j--) {
+            if (t->vars[j] == var)
+                f[nf].step = stride;
+            else
+                f[nf].stride[find(list, n, t->vars[j])] = stride;
+            stride *= r->vars[t->vars[j]].n;
+        }
+        t->gone = true;
+        nf++;
+    }
+    struct table out = { .nvar = n, .vars = list, .cost = NEW_ARRAY(double, size) };
+    struct gone g = { .var = var, .nvar = n, .vars = list, .best = NEW_ARRAY(uint16_t, size) };
+    int *at = NEW_ARRAY(int, n + 1);
+    for (int i = 0; i < size; i++) {
+        double best = INFINITY;
+        for (int x = 0; x < v->n; x++) {
+            double sum = v->unary[x];
+            for (int k = 0; k < nf && sum < best; k++)
+                sum += f[k].cost[f[k].at + x * f[k].step];
+            if (sum < best) {
+                best = sum;
+                g.best[i] = (uint16_t)x;
+            }
+        }
+        out.cost[i] = best;
+        for (int j = n - 1; j >= 0; j--) {
+            int back = at[j] + 1 < r->vars[list[j]].n ? 1 : -at[j];
+            at[j] += back;
+            for (int k = 0; k < nf; k++)
+                f[k].at += back * f[k].stride[j];
+            if (back == 1)
+                break;
+        }
+    }
+    if (size > r->largest)
+        r->largest = size;
+    arrput(r->gone, g);
+    if (n == 0) {
+        r->cost += out.cost[0];
+        return;
+    }
+    for (int j = 0; j < n; j++)
+        arrput(r->vars[list[j]].tables, (int)arrlen(r->tables));
+    arrput(r->tables, out);
+}
+
+/* Fixes a variable: its tables lose a dimension. */
+static void fix(struct run *r, int var, int value)
+{
+    struct var *v = &r->vars[var];
+    r->cost += v->unary[value];
+    for (int k = 0; k < arrlen(v->tables); k++) {
+        struct table *t = &r->tables[v->tables[k]];
+        if (t->gone)
+            continue;
+        int place = find(t->vars, t->nvar, var), inner = 1, outer = 1;
+        for (int j = 0; j < t->nvar; j++)
+            *(j < place ? &outer : &inner) *= j == place ? 1 : r->vars[t->vars[j]].n;
+        struct table cut = { .nvar = t->nvar - 1, .vars = NEW_ARRAY(int, t->nvar), .cost = NEW_ARRAY(double, outer * inner) };
+        for (int j = 0, w = 0; j < t->nvar; j++)
+            if (j != place)
+                cut.vars[w++] = t->vars[j];
+        for (int o = 0; o < outer; o++)
+            memcpy(cut.cost + o * inner, t->cost + ((size_t)o * (size_t)v->n + (size_t)value) * (size_t)inner,
+                   sizeof(double) * (size_t)inner);
+        if (cut.nvar == 0) {
+            r->cost += cut.cost[0];
+            t->gone = true;
+        } else {
+            *t = cut;
+        }
+    }
+    struct gone g = { .var = var, .value = value };
+    arrput(r->gone, g);
+}
+
+static int best_guess(const struct run *r, int var)
+{
+    const struct var *v = &r->vars[var];
+    int best = 0;
+    double least = INFINITY;
+    for (int x = 0; x < v->n; x++) {
+        double sum = v->unary[x];
+        for (int k = 0; k < arrlen(v->tables); k++) {
+            const struct table *t = &r->tables[v->tables[k]];
+            if (t->gone || t->nvar != 2)
+                continue;
+            const struct var *w = &r->vars[other(t, var)];
+            double low = INFINITY;
+            for (int y = 0; y < w->n; y++)
+                low = fmin(low, t->vars[0] == var ? t->cost[x * w->n + y] : t->cost[y * v->n + x]);
+            sum += low;
+        }
+        if (sum < least) {
+            least = sum;
+            best = x;
+        }
+    }
+    return best;
+}
+
+/* One pass over a pruned problem. known: a solution to fix variables at, or NULL. seed varies which are fixed. */
+static bool run_once(const struct solver *s, double limit, const int *known, unsigned seed, int *choice, double *cost,
+                     int *largest)
+{
+    struct run r = { 0 };
+    int n = (int)arrlen(s->vars);
+    int **old = NEW_ARRAY(int *, n);
+    for (int i = 0; i < n; i++) {
+        struct var v = { 0 };
+        for (int x = 0; x < s->vars[i].n; x++)
+            if (!s->vars[i].dead[x])
+                arrput(old[i], x);
+        v.n = (int)arrlen(old[i]);
+        v.unary = NEW_ARRAY(double, v.n);
+        for (int x = 0; x < v.n; x++)
+            v.unary[x] = s->vars[i].unary[old[i][x]];
+        arrput(r.vars, v);
+    }
+    for (int k = 0; k < arrlen(s->tables); k++) {
+        int a = s->tables[k].vars[0], b = s->tables[k].vars[1], na = r.vars[a].n, nb = r.vars[b].n;
+        struct table t = { .nvar = 2, .vars = s->tables[k].vars, .cost = NEW_ARRAY(double, na * nb) };
+        for (int x = 0; x < na; x++)
+            for (int y = 0; y < nb; y++)
+                t.cost[x * nb + y] = s->tables[k].cost[old[a][x] * s->vars[b].n + old[b][y]];
+        arrput(r.vars[a].tables, k);
+        arrput(r.vars[b].tables, k);
+        arrput(r.tables, t);
+    }
+    bool exact = true, *done = NEW_ARRAY(bool, n);
+    double *size = NEW_ARRAY(double, n);
+    int **list = NEW_ARRAY(int *, n);
+    for (int i = 0; i < n; i++) {
+        list[i] = neighbours(&r, i);
+        size[i] = span(&r, list[i]);
+    }
+    for (int left = n; left > 0; left--) {
+        int pick = -1;
+        for (int i = 0; i < n; i++)
+            if (!done[i] && (pick < 0 || size[i] < size[pick]))
+                pick = i;
+        if (size[pick] * r.vars[pick].n > limit) {           /* fix the busiest variable instead */
+            double most = -1;
+            exact = false;
+            for (int i = 0; i < n; i++) {
+                double weight = done[i] || r.vars[i].n < 2 ? -1 : (double)arrlen(list[i]) * r.vars[i].n;
+                if (seed && weight > 0) {
+                    seed = seed * 1664525u + 1013904223u;
+                    weight *= 1 + (double)(seed >> 16) / 65536;
+                }
+                if (weight > most) {
+                    most = weight;
+                    pick = i;
+                }
+            }
+            int value = -1;
+            for (int x = 0; known && x < r.vars[pick].n; x++)
+                if (old[pick][x] == known[pick])
+                    value = x;
+            fix(&r, pick, value >= 0 ? value : best_guess(&r, pick));
+        } else {
+            eliminate(&r, pick, list[pick]);
+        }
+        done[pick] = true;
+        int *around = list[pick];
+        for (int k = 0; k < arrlen(around); k++) {
+            list[around[k]] = neighbours(&r, around[k]);
+            size[around[k]] = span(&r, list[around[k]]);
+        }
+    }
+    for (int k = (int)arrlen(r.gone) - 1; k >= 0; k--) {
+        struct gone *g = &r.gone[k];
+        int at = 0, x = g->value;
+        if (g->best) {
+            for (int j = 0; j < g->nvar; j++) {
+                const int *o = old[g->vars[j]];
+                int here = 0;
+                while (o[here] != choice[g->vars[j]])
+                    here++;
+                at = at * r.vars[g->vars[j]].n + here;
+            }
+            x = g->best[at];
+        }
+        choice[g->var] = old[g->var][x];
+    }
+    *cost = r.cost;
+    if (r.largest > *largest)
+        *largest = r.largest;
+    return exact;
+}
+
+struct solution solver_run(struct solver *s, double limit)
+{
+    int n = (int)arrlen(s->vars);
+    struct solution best = { .choice = NEW_ARRAY(int, n), .cost = INFINITY };
+
+    for (int k = 0; k < arrlen(s->tables); k++)
+        for (int j = 0; j < 2; j++)
+            arrput(s->vars[s->tables[k].vars[j]].tables, k);
+    if (!prune(s))
+        return best;
+    best.exact = run_once(s, limit, NULL, 0, best.choice, &best.cost, &best.largest);
+    int *choice = NEW_ARRAY(int, n);
+    for (unsigned round = 1, idle = 0; !best.exact && idle < 3 && round < 12; round++) {
+        double cost;
+        run_once(s, limit, isinf(best.cost) ? NULL : best.choice, round * 77777u, choice, &cost, &best.largest);
+        idle++;
+        if (cost < best.cost) {
+            best.cost = cost;
+            memcpy(best.choice, choice, sizeof(int) * (size_t)n);
+            idle = 0;
+        }
+    }
+    best.feasible = !isinf(best.cost);
+    return best;
+}

@@ -1,0 +1,24 @@
+/* Minimises a sum of costs over variables with few values each: unary costs and pairwise tables. INFINITY forbids.
+ *
+ * Values that no solution needs are pruned first (arc consistency, then dominance); what is left is solved by variable
+ * elimination, always the variable whose neighbours span the smallest table. Elimination is exact. When a table would
+ * pass the limit some variables are fixed at the best solution known and the rest is solved exactly around them, again
+ * and again; then `exact` is false. */
+#ifndef FLOWC_SOLVE_H
+#define FLOWC_SOLVE_H
+#include "../base/mem.h"
+#include <stdbool.h>
+
+struct solver;
+struct solution {
+    int *choice;                 /* one value per variable; of the last attempt when not feasible */
+    double cost;
+    bool feasible, exact;
+    int largest;                 /* entries of the largest table built */
+};
+
+struct solver *solver_new(void);
+int solver_var(struct solver *s, int n, const double *unary);                      /* n >= 1 values; returns its number */
+void solver_pair(struct solver *s, int a, int b, const double *table);             /* table[x * nb + y]; tables on one pair add */
+struct solution solver_run(struct solver *s, double table_limit);
+#endif
