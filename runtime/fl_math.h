@@ -5,15 +5,17 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifndef FL_DEVICE
 #ifdef __CUDACC__
-#define FL_FUNCTION static __device__ __forceinline__
+#define FL_DEVICE static __host__ __device__ inline
 #else
-#define FL_FUNCTION static inline __attribute__((always_inline, unused))
+#define FL_DEVICE static inline __attribute__((always_inline, unused))
+#endif
 #endif
 
 /* exp: 2^n times a polynomial; relative error below 2e-7, exact 0 and inf at the ends, NaN stays NaN. The clamps keep
  * the exponent bits in range; there are no branches, so that loops over it vectorise without a vector math library. */
-FL_FUNCTION float fl_exp(float x)
+FL_DEVICE float fl_exp(float x)
 {
     float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
     float n = rintf(clamped * 1.44269504088896341f);
@@ -32,8 +34,8 @@ FL_FUNCTION float fl_exp(float x)
     float y = p * a.f * b.f;
     return x != x ? x : y;
 }
-FL_FUNCTION float fl_sigmoid(float x) { return 1.0f / (1.0f + fl_exp(-x)); }
-FL_FUNCTION float fl_tanh(float x)
+FL_DEVICE float fl_sigmoid(float x) { return 1.0f / (1.0f + fl_exp(-x)); }
+FL_DEVICE float fl_tanh(float x)
 {
     float a = fabsf(x), e = fl_exp(-2.0f * a);
     float t = (1.0f - e) / (1.0f + e);
@@ -43,30 +45,42 @@ FL_FUNCTION float fl_tanh(float x)
 }
 
 /* gelu with tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-FL_FUNCTION float fl_gelu(float x)
+FL_DEVICE float fl_gelu(float x)
 {
     float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
     return 0.5f * x * (1.0f + fl_tanh(u));
 }
-FL_FUNCTION float fl_gelu_grad(float x, float dy)
+FL_DEVICE float fl_gelu_grad(float x, float dy)
 {
     float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
     float t = fl_tanh(u);
     float du = 0.79788456080286536f * (1.0f + 3.0f * 0.044715f * x * x);
     return dy * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du);
 }
-FL_FUNCTION float fl_gelu_exact(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)); }
-FL_FUNCTION float fl_gelu_exact_grad(float x, float dy)
+FL_DEVICE float fl_gelu_exact(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)); }
+FL_DEVICE float fl_gelu_exact_grad(float x, float dy)
 {
     return dy * (0.5f * (1.0f + erff(x * 0.70710678118654752f)) + x * 0.39894228040143268f * fl_exp(-0.5f * x * x));
 }
-FL_FUNCTION float fl_silu(float x) { return x * fl_sigmoid(x); }
-FL_FUNCTION float fl_silu_grad(float x, float dy)
+FL_DEVICE float fl_silu(float x) { return x * fl_sigmoid(x); }
+FL_DEVICE float fl_silu_grad(float x, float dy)
 {
     float s = fl_sigmoid(x);
     return dy * s * (1.0f + x * (1.0f - s));
 }
-FL_FUNCTION float fl_relu(float x) { return x > 0.0f ? x : 0.0f; }
-FL_FUNCTION float fl_relu_grad(float x, float dy) { return x > 0.0f ? dy : 0.0f; }
-FL_FUNCTION float fl_sign(float x) { return (float)((x > 0.0f) - (x < 0.0f)); }
+FL_DEVICE float fl_relu(float x) { return x > 0.0f ? x : 0.0f; }
+FL_DEVICE float fl_relu_grad(float x, float dy) { return x > 0.0f ? dy : 0.0f; }
+FL_DEVICE float fl_tanh_grad(float x, float dy)
+{
+    float t = fl_tanh(x);
+    return dy * (1.0f - t * t);
+}
+FL_DEVICE float fl_sigmoid_grad(float x, float dy)
+{
+    float s = fl_sigmoid(x);
+    return dy * s * (1.0f - s);
+}
+/* The language's quotient: 0 / 0 is 0, so that an empty batch has loss 0. */
+FL_DEVICE float fl_div(float a, float b) { return a == 0.0f && b == 0.0f ? 0.0f : a / b; }
+FL_DEVICE float fl_sign(float x) { return (float)((x > 0.0f) - (x < 0.0f)); }
 #endif

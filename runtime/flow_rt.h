@@ -292,9 +292,9 @@ void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x
 
 /* ---- softmax over the reduced dims, all results of x's shape; padding entries of results are 0; y: forward result ---- */
 void fl_softmax(float *y, const float *x, const struct fl_dims *d);
-void fl_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d);
+void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d);
 void fl_log_softmax(float *y, const float *x, const struct fl_dims *d);
-void fl_log_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d);
+void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d);
 
 /* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
  * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in

@@ -20,7 +20,7 @@ static void move(char *y, int64_t step_y, const char *x, int64_t step_x, int64_t
 #pragma omp parallel for collapse(2)
         for (int64_t i = 0; i < count; i++)
             for (int64_t p = 0; p < pieces; p++)
-                memcpy(y + i * step_y + p * piece, x + i * step_x + p * piece, (size_t)fl_min(piece, bytes - p * piece));
+                memcpy(y + i * step_y + p * piece, x + i * step_x + p * piece, (size_t)fl_least(piece, bytes - p * piece));
         return;
     }
 #pragma omp parallel for if (count * bytes > 4 * FL_GRAIN)

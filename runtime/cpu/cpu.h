@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum { FL_GRAIN = 32768 };                           /* elements below which starting threads costs more than it gives */
-static inline int64_t fl_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t fl_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t fl_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t fl_most(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t fl_part_size(int64_t n, int parts, int i) { return n / parts + (i < n % parts); }
-static inline int64_t fl_part_base(int64_t n, int parts, int i) { return i * (n / parts) + fl_min(i, n % parts); }
+static inline int64_t fl_part_base(int64_t n, int parts, int i) { return i * (n / parts) + fl_least(i, n % parts); }
 
 /* Scratch: grows on first use and stays, so that a running step allocates nothing. Two users at a time must take
  * different slots; the thread form gives each thread its own. */

@@ -4,7 +4,7 @@
 #include <cblas.h>
 
 /* A row of a matrix with one row may have any stride; the BLAS wants one that covers the row. */
-static int leading(int64_t ld, int64_t columns) { return (int)fl_max(ld, fl_max(columns, 1)); }
+static int leading(int64_t ld, int64_t columns) { return (int)fl_most(ld, fl_most(columns, 1)); }
 
 static void scale(float *c, const struct fl_gemm *g)
 {

@@ -1,5 +1,6 @@
 /* The cpu target: threads per rank, the arena, and scratch memory. Arena memory is host memory, so that moving bytes in
  * and out is a copy. */
+#define _GNU_SOURCE
 #include "../target.h"
 #include "cpu.h"
 #include <errno.h>
