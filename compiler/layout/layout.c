@@ -1,6 +1,303 @@
+/* layout: gives every value of a stage program a buffer and a place in it. Sources, results of kernels and carried
+ * values own their buffers; a view shares its operand's where strides can say it. Kernels that take plain pointers get
+ * contiguous operands, if need be through an explicit copy node.
+ *
+ * A value that another region walking the same blocks reads (a saved activation, a gradient) is stacked: its buffer has
+ * one copy per block of every repeat around it. */
+#include "../op.h"
 #include "../passes.h"
+#include "place.h"
+
+struct work {
+    struct physical *p;
+    struct stage *s;
+    struct node ***readers;      /* by value id */
+    bool *result;                /* by value id: read at the end of its body */
+    struct { struct param *key; struct buffer *value; } *params;   /* hash map */
+};
+
+static bool in_chain(const struct region *r, const struct region *outer)
+{
+    for (; r; r = r->parent)
+        if (r == outer)
+            return true;
+    return false;
+}
+
+bool op_takes_strides(const struct op *op)
+{
+    static const struct op *const strided[] = {
+        &op_einsum, &op_repeat, &op_attention, &op_attention_grad, &op_stack, &op_concat, &op_slice_grad, &op_copy,
+        &op_sum, &op_box_pad,
+    };
+    for (size_t i = 0; i < sizeof strided / sizeof *strided; i++)
+        if (op == strided[i])
+            return true;
+    return op->flags & (OP_ELEMENTWISE | OP_VIEW) || op == &op_box_slice;
+}
+
+/* May the attention kernels read v as it lies? They want its last dim dense. */
+static bool readable(const struct node *n, const struct value *v)
+{
+    if (n->op == &op_attention || n->op == &op_attention_grad)
+        return v->ndim == 0 || sym_is(v->place->extent[v->ndim - 1], 1) || sym_is(v->place->stride[v->ndim - 1], 1);
+    return op_takes_strides(n->op) || place_contiguous(v);
+}
+
+static void note_readers(struct work *w, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k])
+                arrput(w->readers[n->in[k]->id], n);
+        if (n->body)
+            note_readers(w, n->body);
+    }
+    for (int k = 0; k < arrlen(r->results); k++)
+        w->result[r->results[k]->id] = true;
+}
+
+static void note_stacked(struct work *w)
+{
+    for (int i = 0; i < arrlen(w->readers); i++) {
+        struct value *v = w->s->graph->values[i];
+        for (int k = 0; k < arrlen(w->readers[i]) && region_depth(v->region); k++)
+            if (!in_chain(w->readers[i][k]->region, v->region))
+                v->stacked = true;
+    }
+}
+
+static struct buffer *buffer_new(struct work *w, struct value *v, enum memory_class class)
+{
+    struct buffer *b = NEW(struct buffer);
+    b->id = (int)arrlen(w->s->buffers);
+    b->class = class;
+    b->name = v->path ? v->path : v->def ? v->def->op->name : "value";
+    b->span = v->span;
+    b->type = v->type;
+    b->blocks = 1;
+    b->slots = 1;
+    arrput(w->s->buffers, b);
+    return b;
+}
+
+/* One copy per block of the repeats around region r. */
+static void buffer_stack(struct buffer *b, const struct region *r)
+{
+    b->depth = region_depth(r);
+    b->blocks = 1;
+    for (int d = b->depth; d > 0; d--, r = r->parent) {
+        b->count[d - 1] = r->count;
+        b->blocks *= r->count;
+    }
+}
+
+static void enter(struct buffer *b, struct value *v)
+{
+    v->buffer = b;
+    arrput(b->values, v);
+    if (v->stacked && !b->depth && region_depth(v->region) && !b->persistent)
+        buffer_stack(b, v->region);
+}
+
+static bool wants_plain(const struct work *w, const struct value *v)
+{
+    if (v->def && !op_takes_strides(v->def->op))
+        return true;
+    for (int i = 0; i < arrlen(w->readers[v->id]); i++)
+        if (!op_takes_strides(w->readers[v->id][i]->op))
+            return true;
+    return false;
+}
+
+/* v gets a buffer of its own, dense in the best order of its dims. */
+static struct buffer *own(struct work *w, struct value *v, enum memory_class class)
+{
+    int perm[MAX_DIM];
+    order_choose(v, w->readers, wants_plain(w, v), perm);
+    place_dense(w->p, v, perm);
+    struct buffer *b = buffer_new(w, v, class);
+    b->elements = 1;
+    for (int d = 0; d < v->ndim; d++)
+        b->elements *= sym_max(w->p, v->place->extent[d]);
+    enter(b, v);
+    return b;
+}
+
+static void place_param(struct work *w, struct value *v)
+{
+    struct param *q = node_ptr(v->def, "param");
+    struct buffer *b = hmget(w->params, q);
+    if (!b) {
+        b = own(w, v, q->is_state ? MEM_STATE : MEM_PARAM);
+        b->param = q;
+        b->persistent = b->constant = true;
+        buffer_stack(b, v->region);
+        hmput(w->params, q, b);
+        return;
+    }
+    int perm[MAX_DIM];
+    for (int d = 0; d < v->ndim; d++)
+        perm[d] = d;
+    place_dense(w->p, v, perm);
+    enter(b, v);
+}
+
+/* Nobody but n needs what in v's buffer is, so n may write its result over it. */
+static bool may_take_over(const struct work *w, const struct value *v, const struct node *n)
+{
+    const struct buffer *b = v->buffer;
+    if (b->persistent || !v->def || v->def->op == &op_input || v->region != n->region)
+        return false;
+    for (int i = 0; i < arrlen(b->values); i++) {
+        const struct value *u = b->values[i];
+        if (!u->def || w->result[u->id] || u->region != n->region)
+            return false;
+        for (int k = 0; k < arrlen(w->readers[u->id]); k++) {
+            const struct node *r = w->readers[u->id][k];
+            bool view = arrlen(r->out) && r->out[0]->buffer == b && r != n;
+            if (r != n && !view)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void share(struct value *v, const struct value *from)
+{
+    v->place = NEW(struct place);
+    *v->place = *from->place;
+    v->offset = from->offset;
+    for (int d = 0; d < v->ndim; d++)
+        v->stride[d] = from->stride[d];
+    enter(from->buffer, v);
+}
+
+/* Puts a copy of v, contiguous, before node n (index `at` of its region); the other readers in the region share it. */
+static struct value *insert_copy(struct work *w, struct node *n, int at, struct value *v)
+{
+    struct region *r = n->region;
+    struct node *c = node_new(w->s->graph, r, &op_copy, n->span);
+    node_in(c, v);
+    if (!node_finish(w->s->graph, c))
+        BUG("a copy of %%%d has no shape", v->id);
+    c->phase = n->phase;
+    c->stage = n->stage;
+    c->path = n->path;
+    c->why = mem_printf("%s takes contiguous operands", n->op->name);
+    for (int i = (int)arrlen(r->nodes) - 1; i > at; i--)
+        r->nodes[i] = r->nodes[i - 1];
+    r->nodes[at] = c;
+    struct value *copy = c->out[0];
+    copy->lay = v->lay;
+    copy->path = mem_printf("%s.copy", v->path ? v->path : "value");
+    while (arrlen(w->readers) <= copy->id)
+        arrput(w->readers, NULL);
+    bool *grown = NEW_ARRAY(bool, arrlen(w->readers));
+    for (int i = 0; i < copy->id; i++)
+        grown[i] = w->result[i];
+    w->result = grown;
+    arrput(w->readers[copy->id], n);
+    int perm[MAX_DIM];
+    for (int d = 0; d < v->ndim; d++)
+        perm[d] = d;
+    place_dense(w->p, copy, perm);
+    struct buffer *b = buffer_new(w, copy, MEM_LOCAL);
+    b->elements = 1;
+    for (int d = 0; d < v->ndim; d++)
+        b->elements *= sym_max(w->p, copy->place->extent[d]);
+    enter(b, copy);
+    return copy;
+}
+
+static enum memory_class class_of(const struct node *n)
+{
+    if (n->op == &op_box_accumulate)
+        return MEM_GRAD;
+    return n->op->flags & OP_BOXING ? MEM_COMM : MEM_LOCAL;
+}
+
+static void place_region(struct work *w, struct region *r);
+
+static void place_node(struct work *w, struct node *n)
+{
+    if (n->body) {
+        for (int k = 0; k < arrlen(n->body->args); k++)
+            own(w, n->body->args[k], MEM_LOCAL);
+        if (n->body->index)
+            own(w, n->body->index, MEM_LOCAL);
+        place_region(w, n->body);
+        for (int k = 0; k < arrlen(n->out); k++)
+            own(w, n->out[k], MEM_LOCAL);
+        return;
+    }
+    for (int k = 0; k < arrlen(n->out); k++) {
+        struct value *v = n->out[k];
+        if (n->op == &op_param) {
+            place_param(w, v);
+        } else if (n->op == &op_constant) {
+            v->stacked = false;
+            own(w, v, MEM_LOCAL)->constant = true;
+        } else if ((n->op->flags & OP_VIEW || n->op == &op_box_slice) && view_place(w->p, n, k)) {
+            enter(n->in[0]->buffer, v);
+        } else if (n->op == &op_box_all_reduce && place_contiguous(n->in[k]) && may_take_over(w, n->in[k], n)) {
+            share(v, n->in[k]);
+            v->buffer->class = MEM_COMM;
+        } else {
+            own(w, v, n->op == &op_input ? MEM_INPUT : class_of(n))->persistent = false;
+        }
+    }
+}
+
+static void place_region(struct work *w, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in) && n->op != &op_repeat && !(n->op->flags & OP_STACKED); k++) {
+            struct value *v = n->in[k];
+            if (!v || readable(n, v))
+                continue;
+            struct value *copy = insert_copy(w, n, i++, v);
+            for (int j = k; j < arrlen(n->in); j++)
+                if (n->in[j] == v)
+                    n->in[j] = copy;
+        }
+        place_node(w, n);
+    }
+}
+
+/* Views of a value may need it stacked although only they are read elsewhere. */
+static void stack_views(struct stage *s)
+{
+    for (int i = 0; i < arrlen(s->buffers); i++) {
+        struct buffer *b = s->buffers[i];
+        for (int k = 0; k < arrlen(b->values); k++)
+            if (b->values[k]->stacked && b->values[0]->region == b->values[k]->region)
+                b->values[0]->stacked = true;
+        for (int k = 0; k < arrlen(b->values); k++)
+            if (b->depth && b->values[k]->region == b->values[0]->region)
+                b->values[k]->stacked = true;
+    }
+}
 
 void layout(struct module *m)
 {
-    (void)m;
+    struct physical *p = m->physical;
+    for (int i = 0; i < p->nstage; i++) {
+        struct work w = {.p = p, .s = &p->stages[i]};
+        for (int v = 0; v < arrlen(w.s->graph->values); v++)
+            arrput(w.readers, NULL);
+        w.result = NEW_ARRAY(bool, arrlen(w.readers) + 1);
+        for (int e = 0; e < ENTRIES; e++)
+            for (int f = 0; f < PHASES; f++)
+                if (w.s->phase[e][f])
+                    note_readers(&w, w.s->phase[e][f]);
+        note_stacked(&w);
+        for (int e = 0; e < ENTRIES; e++)
+            for (int f = 0; f < PHASES; f++)
+                if (w.s->phase[e][f])
+                    place_region(&w, w.s->phase[e][f]);
+        stack_views(w.s);
+    }
 }
