@@ -6,10 +6,11 @@
  *                             splitting it makes the outputs that lack it P(sum); a factor marked ^ must stay whole;
  *                             marked > it is reduced by max, < by min (P(max), P(min))
  *     "b.. t^, .. -> .."      b.. stands for the dims left over, as many as the operand has
- *     "-" for an operand       a scalar, or an operand that is always B
+ *     "-" for an operand       a scalar, or an operand that is always B; "_" for a dim that no signature splits
  * Linear sets say where P(sum) passes: "{a} {b}" (mul: either operand P, the other B -> P) and "{a, b}" (add: both P ->
  * P). Operands are named a, b, c .. in order; {*} means all operands at once. Monotone ops may pass P(max), P(min):
- * "max{a}". N-D signatures are formed axis by axis from the 1-D ones. What factors cannot say goes into extra(). */
+ * "max{a}"; "max{a}:min" (neg) makes P(min) of P(max). N-D signatures are formed axis by axis from the 1-D ones. What
+ * factors cannot say goes into extra(). */
 #ifndef FLOWC_OP_H
 #define FLOWC_OP_H
 #include "graph.h"
@@ -36,7 +37,9 @@ struct sig {
     bool coords;                 /* the op's program needs its coordinates (split vocabulary): gate checks soundness */
 };
 
-/* Float64 reference: local tensors of one rank, row-major. */
+/* Float64 reference: local tensors of one rank, row-major. Where an op has OP_STACKED, the operands' tensors have the
+ * blocks of the repeats around them as leading dims. An op that writes in place (adamw) writes through in[k].data: the
+ * tensor of a param node is its storage. */
 struct tensor {
     int ndim;
     int64_t n[MAX_DIM];          /* local extents */
@@ -48,8 +51,9 @@ struct tensor {
 struct reference {
     const struct node *node;
     struct tensor *in, *out;     /* in[k].data NULL for an optional operand left out; out[].data zeroed */
-    int64_t step;                /* for random ops */
+    int64_t step;                /* for random ops and the optimizer: counted from 0 */
     uint64_t seed;
+    int64_t block;               /* for random ops: flat index of the block, outermost repeat major */
 };
 
 /* Differentiation of one node: build into `at` from node's operands and results (readable as saved values) and the
@@ -63,6 +67,9 @@ struct grad {
     const bool *wanted;          /* which operands want one */
 };
 
+struct train_spec;
+double train_lr(const struct train_spec *t, int64_t step);       /* learning rate of a step counted from 0; ops/optimizer.c */
+
 struct op {
     const char *name;            /* as called in the language */
     const char *doc;             /* one line of mathematics with shapes */
@@ -75,6 +82,8 @@ struct op {
     bool (*shape)(struct graph *g, struct node *n);              /* checks operands, creates outputs, or diagnoses */
     const char *(*rule_of)(const struct node *n);                /* rule that depends on the node (einsum) */
     void (*extra)(const struct node *n, int parts, struct sig **sigs);    /* further signatures; arrput; parts: axis size */
+    /* Rewrite replaces every node of an op with lower: it builds the parts into `at`, leaves the new outputs in out[]. */
+    void (*lower)(struct graph *g, struct region *at, struct node *n, struct value **out);
     void (*grad)(struct grad *c);                                /* NULL: no gradient passes (i32 results, detach) */
     double (*flops)(const struct node *n);                       /* logical; NULL: 0 */
     void (*ref)(struct reference *r);

@@ -1,0 +1,274 @@
+/* attention: softmax(q k^T scale + mask) v per sequence and head, and its gradient, which computes the probabilities
+ * again, so that no T x S matrix is ever kept. Grouped heads: query head h reads key head h G / H. Heads of queries and
+ * keys split together, which for G < H is possible only where the parts divide G; with G = 1 the one key head may be on
+ * every rank. A query that may look at nothing gives 0. */
+#include "tensor_index.h"
+
+/* Operands: q, k, v, keep_mask or none; the gradient has dy before the mask. */
+static const struct value *mask_of(const struct node *n)
+{
+    int k = n->op == &op_attention ? 3 : 4;
+    return k < arrlen(n->in) ? n->in[k] : NULL;
+}
+
+static bool shape(struct graph *g, struct node *n)
+{
+    const struct value *q = n->in[0], *k = n->in[1], *v = n->in[2], *mask = mask_of(n);
+    for (int i = 0; i < 3; i++)
+        if (!expect_float(n, i) || !op_expect(n, i, n->in[i]->ndim == 4, "%c needs four dims: sequences, heads, "
+                                              "positions, width", "qkv"[i]))
+            return false;
+    if (!op_expect(n, 1, dim_same(q->dim[0], k->dim[0]) && dim_same(q->dim[3], k->dim[3]),
+                   "q is %s, k is %s: sequences and width differ", value_type_text(q, NULL), value_type_text(k, NULL)) ||
+        !op_expect(n, 2, dim_same(k->dim[0], v->dim[0]) && dim_same(k->dim[1], v->dim[1]) &&
+                   dim_same(k->dim[2], v->dim[2]), "k is %s, v is %s: sequences, heads and positions differ",
+                   value_type_text(k, NULL), value_type_text(v, NULL)) ||
+        !op_expect(n, 1, q->dim[1]->size % k->dim[1]->size == 0, "%lld query heads cannot share %lld key heads evenly",
+                   (long long)q->dim[1]->size, (long long)k->dim[1]->size) ||
+        !op_expect(n, 1, !node_int(n, "causal", 0) || dim_same(q->dim[2], k->dim[2]),
+                   "causal needs as many queries as keys: %s, %s", value_type_text(q, NULL), value_type_text(k, NULL)))
+        return false;
+    for (int i = 1; i < 4; i++)
+        if (!op_expect(n, 0, !q->dim[i]->pad && !k->dim[i]->pad && !v->dim[i]->pad, "heads, positions and width cannot "
+                       "be padded dims"))
+            return false;
+    if (mask) {
+        bool rows = mask->ndim == 1 || (mask->ndim == 2 && (dim_same(mask->dim[0], q->dim[0]) ||
+                                                            (!mask->dim[0]->name && mask->dim[0]->size == 1)));
+        if (!expect_type(n, 3, TYPE_BOOL) ||
+            !op_expect(n, 3, rows && dim_same(mask->dim[mask->ndim - 1], k->dim[2]), "keep_mask says which keys count: "
+                       "[sequences, key positions] or [key positions], not %s", value_type_text(mask, NULL)))
+            return false;
+    }
+    struct dim *dim[4] = {q->dim[0], q->dim[1], q->dim[2], v->dim[3]};
+    node_out(g, n, q->type, 4, dim);
+    return true;
+}
+
+static bool grouped(const struct node *n)
+{
+    return n->in[0]->dim[1]->size != n->in[1]->dim[1]->size;
+}
+
+static const char *mask_rule(const struct node *n)
+{
+    const struct value *mask = mask_of(n);
+    return !mask ? "-" : mask->ndim == 1 ? "s^" : dim_same(mask->dim[0], n->in[0]->dim[0]) ? "n s^" : "_ s^";
+}
+
+static const char *rule_of(const struct node *n)
+{
+    const char *h = grouped(n) ? "_" : "h";
+    return mem_printf("n %s t^ k^, n %s s^ k^, n %s s^ j^, %s -> n %s t^ j^", h, h, h, mask_rule(n), h);
+}
+
+static const char *rule_of_grad(const struct node *n)
+{
+    const char *h = grouped(n) ? "_" : "h";
+    return mem_printf("n %s t^ k^, n %s s^ k^, n %s s^ j^, n %s t^ j^, %s -> n %s t^ k^, n %s s^ k^, n %s s^ j^", h, h,
+                      h, h, mask_rule(n), h, h, h);
+}
+
+/* Grouped heads. The gradient has operand dy, which splits like q, and results like q, k, v. */
+static void extra(const struct node *n, int parts, struct sig **sigs)
+{
+    if (!grouped(n))
+        return;
+    bool back = n->op == &op_attention_grad, together = n->in[1]->dim[1]->size % parts == 0;
+    bool shared = n->in[1]->dim[1]->size == 1;
+    if (!together && !shared)
+        return;
+    struct sig s = sig_new(n);
+    s.in[0] = s.out[0] = sbp_split(1);
+    if (back)
+        s.in[3] = sbp_split(1);
+    for (int k = 1; k < 3; k++) {
+        if (!shared)
+            s.in[k] = sbp_split(1);
+        if (back)
+            s.out[k] = shared ? sbp_partial(REDUCE_SUM) : sbp_split(1);
+    }
+    s.even = !shared;
+    arrput(*sigs, s);
+}
+
+static void grad(struct grad *c)
+{
+    const struct node *f = c->node;
+    struct node *n = node_new(c->g, c->at, &op_attention_grad, f->span);
+    for (int k = 0; k < 3; k++)
+        node_in(n, f->in[k]);
+    node_in(n, c->dout[0]);
+    node_in(n, (struct value *)mask_of(f));
+    node_set_int(n, "causal", node_int(f, "causal", 0));
+    node_set_num(n, "scale", node_num(f, "scale", 0));
+    if (!node_finish(c->g, n))
+        return;
+    for (int k = 0; k < 3; k++)
+        c->din[k] = c->wanted[k] ? n->out[k] : NULL;
+}
+
+/* Multiply-adds of all T x S pairs; a causal program may do half of them. */
+static double pairs(const struct node *n)
+{
+    const struct value *q = n->in[0], *v = n->in[2];
+    return 2.0 * (double)q->dim[0]->size * (double)q->dim[1]->size * (double)q->dim[2]->size *
+           (double)v->dim[2]->size;
+}
+
+static double flops(const struct node *n)
+{
+    return pairs(n) * (double)(n->in[0]->dim[3]->size + n->in[2]->dim[3]->size);
+}
+
+/* Five products of that size: scores again, dP, and the three results. */
+static double flops_grad(const struct node *n)
+{
+    return pairs(n) * (double)(3 * n->in[0]->dim[3]->size + 2 * n->in[2]->dim[3]->size);
+}
+
+/* One query against all keys of its head: probabilities p[S]. */
+struct query {
+    const struct reference *r;
+    const struct tensor *q, *k, *v;
+    double scale;
+    int64_t n, h, g, t;          /* sequence, query head, key head, position */
+};
+
+static double *row(const struct tensor *x, int64_t n, int64_t h, int64_t t)
+{
+    return x->data + ((n * x->n[1] + h) * x->n[2] + t) * x->n[3];
+}
+
+static bool keeps(const struct query *a, const struct tensor *mask, int64_t s)
+{
+    if (node_int(a->r->node, "causal", 0) && s > a->t)
+        return false;
+    if (!mask)
+        return true;
+    int64_t line = mask->ndim == 2 && mask->n[0] > 1 ? a->n : 0;
+    return mask->data[line * mask->n[mask->ndim - 1] + s] != 0;
+}
+
+static void probabilities(const struct query *a, const struct tensor *mask, double *p)
+{
+    int64_t count = a->k->n[2], width = a->q->n[3];
+    const double *q = row(a->q, a->n, a->h, a->t);
+    double most = -INFINITY, sum = 0;
+    for (int64_t s = 0; s < count; s++) {
+        const double *k = row(a->k, a->n, a->g, s);
+        p[s] = 0;
+        for (int64_t i = 0; i < width; i++)
+            p[s] += q[i] * k[i];
+        p[s] = keeps(a, mask, s) ? p[s] * a->scale : -INFINITY;
+        most = fmax(most, p[s]);
+    }
+    for (int64_t s = 0; s < count; s++) {
+        p[s] = isinf(most) ? 0 : exp(p[s] - most);
+        sum += p[s];
+    }
+    for (int64_t s = 0; s < count && sum > 0; s++)
+        p[s] /= sum;
+}
+
+static double scale_of(const struct node *n)
+{
+    double scale = node_num(n, "scale", 0);
+    return scale != 0 ? scale : 1 / sqrt((double)n->in[0]->dim[3]->size);
+}
+
+static void forward(const struct query *a, const double *p)
+{
+    double *y = row(&a->r->out[0], a->n, a->h, a->t);
+    for (int64_t s = 0; s < a->k->n[2]; s++)
+        for (int64_t j = 0; j < a->v->n[3]; j++)
+            y[j] += p[s] * row(a->v, a->n, a->g, s)[j];
+}
+
+static void backward(const struct query *a, const double *p)
+{
+    const struct tensor *out = a->r->out;
+    const double *dy = row(&a->r->in[3], a->n, a->h, a->t), *q = row(a->q, a->n, a->h, a->t);
+    double *dq = row(&out[0], a->n, a->h, a->t), mean = 0;
+    int64_t count = a->k->n[2], width = a->q->n[3], wide = a->v->n[3];
+    double *dp = NEW_ARRAY(double, count);
+    for (int64_t s = 0; s < count; s++) {
+        const double *v = row(a->v, a->n, a->g, s);
+        for (int64_t j = 0; j < wide; j++)
+            dp[s] += dy[j] * v[j];
+        mean += p[s] * dp[s];
+    }
+    for (int64_t s = 0; s < count; s++) {
+        double ds = p[s] * (dp[s] - mean) * a->scale;
+        const double *k = row(a->k, a->n, a->g, s);
+        double *dk = row(&out[1], a->n, a->g, s), *dv = row(&out[2], a->n, a->g, s);
+        for (int64_t i = 0; i < width; i++) {
+            dq[i] += ds * k[i];
+            dk[i] += ds * q[i];
+        }
+        for (int64_t j = 0; j < wide; j++)
+            dv[j] += p[s] * dy[j];
+    }
+}
+
+static void walk(struct reference *r, void (*each)(const struct query *a, const double *p))
+{
+    bool back = r->node->op == &op_attention_grad;
+    const struct tensor *mask = mask_of(r->node) ? &r->in[back ? 4 : 3] : NULL;
+    struct query a = {.r = r, .q = &r->in[0], .k = &r->in[1], .v = &r->in[2], .scale = scale_of(r->node)};
+    if (!a.q->n[1] || !a.k->n[1])
+        return;
+    int64_t share = a.q->n[1] / a.k->n[1];
+    double *p = NEW_ARRAY(double, a.k->n[2]);
+    for (a.n = 0; a.n < a.q->n[0]; a.n++)
+        for (a.h = 0; a.h < a.q->n[1]; a.h++)
+            for (a.t = 0; a.t < a.q->n[2]; a.t++) {
+                a.g = a.h / share;
+                probabilities(&a, mask, p);
+                each(&a, p);
+            }
+}
+
+static void ref(struct reference *r)
+{
+    walk(r, forward);
+}
+
+static void ref_grad(struct reference *r)
+{
+    walk(r, backward);
+}
+
+const struct op op_attention = {
+    .name = "attention",
+    .doc = "softmax(q k^T scale) v: q [N, H, T, K], k [N, G, S, K], v [N, G, S, J] -> [N, H, T, J]",
+    .args = "q, k, v, keep_mask?, causal:bool=false, scale:num=0",
+    .linear = "{c}",
+    .flags = OP_CONTRACTION,
+    .shape = shape,
+    .rule_of = rule_of,
+    .extra = extra,
+    .grad = grad,
+    .flops = flops,
+    .ref = ref,
+};
+
+static bool shape_grad(struct graph *g, struct node *n)
+{
+    for (int k = 0; k < 3; k++)
+        node_out(g, n, n->in[k]->type, 4, n->in[k]->dim);
+    return true;
+}
+
+const struct op op_attention_grad = {
+    .name = "attention_grad",
+    .doc = "q, k, v, dy -> dq, dk, dv of attention",
+    .args = "q, k, v, dy, keep_mask?, causal:bool=false, scale:num=0",
+    .linear = "{d}",
+    .flags = OP_INTERNAL | OP_CONTRACTION,
+    .shape = shape_grad,
+    .rule_of = rule_of_grad,
+    .extra = extra,
+    .flops = flops_grad,
+    .ref = ref_grad,
+};

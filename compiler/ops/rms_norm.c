@@ -1,0 +1,106 @@
+/* rms_norm over the last dim, and its gradient: layer_norm without mean and bias. */
+#include "tensor_index.h"
+
+static bool shape(struct graph *g, struct node *n)
+{
+    const struct value *x = n->in[0];
+    if (!expect_float(n, 0) || !op_expect(n, 0, x->ndim >= 1, "needs a dim to normalise over"))
+        return false;
+    struct dim *last = x->dim[x->ndim - 1];
+    if (!op_expect(n, 0, !last->pad, "cannot normalise over the padded dim %s", last->name ? last->name : ""))
+        return false;
+    if (arrlen(n->in) > 1 && n->in[1] &&
+        !op_expect(n, 1, n->in[1]->ndim == 1 && dim_same(n->in[1]->dim[0], last),
+                   "weight has the shape of the last dim of %s", value_type_text(x, NULL)))
+        return false;
+    node_out(g, n, x->type, x->ndim, (struct dim *const *)x->dim);
+    return true;
+}
+
+static struct value *weight_of(const struct node *n)
+{
+    return arrlen(n->in) > 1 ? n->in[1] : NULL;
+}
+
+static void grad(struct grad *c)
+{
+    const struct node *f = c->node;
+    struct node *n = node_new(c->g, c->at, &op_rms_norm_grad, f->span);
+    node_in(n, f->in[0]);
+    node_in(n, weight_of(f));
+    node_in(n, c->dout[0]);
+    node_set_num(n, "eps", node_num(f, "eps", 1e-6));
+    if (!node_finish(c->g, n))
+        return;
+    for (int k = 0; k < arrlen(f->in); k++)
+        c->din[k] = c->wanted[k] && f->in[k] ? n->out[k] : NULL;
+}
+
+static double scale_of(const double *x, int64_t width, double eps)
+{
+    double square = 0;
+    for (int64_t i = 0; i < width; i++)
+        square += x[i] * x[i];
+    return 1 / sqrt(square / (double)width + eps);
+}
+
+static void ref(struct reference *r)
+{
+    const struct tensor *x = &r->in[0];
+    const double *weight = weight_of(r->node) ? r->in[1].data : NULL;
+    int64_t width = x->n[x->ndim - 1], count = tensor_count(x);
+    for (int64_t o = 0; o < count; o += width) {
+        double scale = scale_of(x->data + o, width, node_num(r->node, "eps", 1e-6));
+        for (int64_t i = 0; i < width; i++)
+            r->out[0].data[o + i] = x->data[o + i] * scale * (weight ? weight[i] : 1);
+    }
+}
+
+const struct op op_rms_norm = {
+    .name = "rms_norm",
+    .doc = "x / sqrt(mean of x^2 + eps) * weight over the last dim",
+    .args = "x, weight?, eps:num=1e-6",
+    .rule = "b.. a^, a^ -> b.. a^",
+    .shape = shape,
+    .grad = grad,
+    .ref = ref,
+};
+
+static bool shape_grad(struct graph *g, struct node *n)
+{
+    const struct value *x = n->in[0];
+    struct dim *last = x->dim[x->ndim - 1];
+    node_out(g, n, x->type, x->ndim, (struct dim *const *)x->dim);
+    node_out(g, n, x->type, 1, &last);
+    return true;
+}
+
+static void ref_grad(struct reference *r)
+{
+    const struct tensor *x = &r->in[0];
+    const double *weight = r->node->in[1] ? r->in[1].data : NULL, *dy = r->in[2].data;
+    double *dx = r->out[0].data, *dweight = r->out[1].data;
+    int64_t width = x->n[x->ndim - 1], count = tensor_count(x);
+    for (int64_t o = 0; o < count; o += width) {
+        double scale = scale_of(x->data + o, width, node_num(r->node, "eps", 1e-6)), across = 0;
+        for (int64_t i = 0; i < width; i++) {
+            double h = x->data[o + i] * scale;
+            across += dy[o + i] * (weight ? weight[i] : 1) * h;
+            dweight[i] += dy[o + i] * h;
+        }
+        for (int64_t i = 0; i < width; i++)
+            dx[o + i] = scale * (dy[o + i] * (weight ? weight[i] : 1) -
+                                 x->data[o + i] * scale * across / (double)width);
+    }
+}
+
+const struct op op_rms_norm_grad = {
+    .name = "rms_norm_grad",
+    .doc = "x, weight, dy -> dx, dweight of rms_norm",
+    .args = "x, weight?, dy, eps:num=1e-6",
+    .rule = "b..+ a^, a^, b..+ a^ -> b.. a^, a^",
+    .linear = "{c}",
+    .flags = OP_INTERNAL,
+    .shape = shape_grad,
+    .ref = ref_grad,
+};
