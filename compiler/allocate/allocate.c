@@ -1,6 +1,224 @@
+/* allocate: one arena per stage, every byte known. Lifetimes are intervals of program points. Points number the nodes of
+ * all entries in the order in which a step runs them; entries never run at once, so their points do not overlap, and
+ * only parameters and states live through all of them.
+ *
+ * A step has four groups: COUNT, SETUP, the loop of FORWARD, BACKWARD and WEIGHT, and UPDATE. COUNT and the loop run
+ * once per micro-batch. What is read in another group than the one that makes it, or a later micro-batch, lives to that
+ * group's end; between forward and backward the schedule says how many micro-batches are under way, and that is the
+ * number of slots. */
+#include "../base/diag.h"
+#include "../op.h"
 #include "../passes.h"
+#include "fit.h"
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64, GROUPS = 4 };
+const char *const memory_class_name[MEM_CLASSES] = {
+    "parameters", "gradients", "optimizer state", "saved activations", "temporaries", "communication", "inputs",
+};
+
+static int group_of(enum phase p)
+{
+    return p == PHASE_COUNT ? 0 : p == PHASE_SETUP ? 1 : p == PHASE_UPDATE ? 3 : 2;
+}
+
+struct work {
+    struct module *m;
+    struct physical *p;
+    struct stage *s;
+    int *point;                  /* by node id: where it runs; a repeat: where it starts */
+    int *end;                    /* a repeat: where it ends */
+    int now;
+    int first[ENTRIES][GROUPS], last[ENTRIES][GROUPS];
+};
+
+static void number_region(struct work *w, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        w->point[n->id] = w->now++;
+        if (n->body) {
+            number_region(w, n->body);
+            w->end[n->id] = w->now++;
+        } else {
+            w->end[n->id] = w->point[n->id];
+        }
+    }
+}
+
+static struct node *root_node(struct node *n)
+{
+    while (n->region->owner)
+        n = n->region->owner;
+    return n;
+}
+
+static bool in_chain(const struct region *r, const struct region *outer)
+{
+    for (; r; r = r->parent)
+        if (r == outer)
+            return true;
+    return false;
+}
+
+static void live(struct buffer *b, int from, int to)
+{
+    if (from < b->first)
+        b->first = from;
+    if (to > b->last)
+        b->last = to;
+}
+
+/* Node n of the entry writes (or, as `read`, reads) v. */
+static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase phase, struct node *n, struct value *v,
+                  int at)
+{
+    struct buffer *b = v->buffer;
+    if (!b || b->persistent)
+        return;
+    int from = at, to = at;
+    /* what is defined outside a loop, or stacked over its blocks, is needed until the outermost such loop ends */
+    for (struct region *r = n->region; r->owner && (b->depth || !in_chain(v->region, r)); r = r->parent) {
+        from = v->region == r || b->depth ? w->point[r->owner->id] : from;
+        to = w->end[r->owner->id];
+    }
+    int g = group_of(phase), made = group_of(def_phase);
+    bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1;
+    bool overlapped = g == 2 && made == 2 && phase != def_phase && w->s->saved_slots > 1;
+    if (loops && (g != made || overlapped || (v->def && v->def->op == &op_box_accumulate))) {
+        if (g == 0 || g == 2)
+            to = w->last[e][g];
+        if (made == 0 || made == 2)
+            from = w->first[e][made];
+    }
+    live(b, from, to);
+    if (b->constant)
+        return;
+    int microbatches = w->p->mesh->axis[w->p->mesh->mb].size;
+    bool saved = phase != def_phase && g == 2 && !(v->def && v->def->op == &op_box_accumulate);
+    if (saved && made == 0)
+        b->slots = microbatches;
+    if (saved && made == 2 && b->slots < w->s->saved_slots)
+        b->slots = w->s->saved_slots;
+    if (saved && made == 2 && b->class == MEM_LOCAL)
+        b->class = MEM_SAVED;
+    if (made == 2 && g == 3 && b->depth && b->class == MEM_LOCAL)
+        b->class = MEM_GRAD;
+}
+
+static enum phase def_phase(struct value *v, enum phase otherwise)
+{
+    struct node *n = v->def ? v->def : v->region->owner;
+    return n ? root_node(n)->phase : otherwise;
+}
+
+static void touch_region(struct work *w, enum entry e, enum phase f, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k])
+                touch(w, e, def_phase(n->in[k], f), f, n, n->in[k], w->point[n->id]);
+        for (int k = 0; k < arrlen(n->out); k++)
+            touch(w, e, f, f, n, n->out[k], w->end[n->id]);
+        if (!n->body)
+            continue;
+        for (int k = 0; k < arrlen(n->body->args); k++) {
+            struct value *arg = n->body->args[k], *result = n->body->results[k];
+            touch(w, e, f, f, n, arg, w->point[n->id]);
+            touch(w, e, f, f, n, arg, w->end[n->id]);
+            touch(w, e, def_phase(result, f), f, n, result, w->end[n->id]);
+        }
+        if (n->body->index) {
+            touch(w, e, f, f, n, n->body->index, w->point[n->id]);
+            touch(w, e, f, f, n, n->body->index, w->end[n->id]);
+        }
+        touch_region(w, e, f, n->body);
+    }
+}
+
+static const char *gib(double bytes)
+{
+    return mem_printf("%.2f GiB", bytes / (1 << 30));
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->id - y->id;
+}
+
+static void refuse(struct work *w)
+{
+    const struct plan *plan = w->m->plan;
+    struct stage *s = w->s;
+    struct diag *d = diag_error(E_MEMORY, plan->memory_span, "stage %d needs %s per rank, more than the %s of plan '%s'",
+                                s->index, gib((double)s->arena_bytes), gib(plan->memory_bytes), plan->name);
+    struct buffer **sorted = NULL;
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        arrput(sorted, s->buffers[i]);
+    qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, by_bytes);
+    for (int i = 0; i < 3 && i < arrlen(sorted); i++)
+        diag_note(d, "%s: %s (%s)", sorted[i]->name, gib((double)sorted[i]->bytes),
+                  memory_class_name[sorted[i]->class]);
+    int64_t fixed = s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD];
+    if ((double)fixed > plan->memory_bytes)
+        diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or cut "
+                  "the model in more stages", gib((double)fixed));
+    else
+        diag_help(d, "activations take the rest: raise `microbatches %lld` or split them over another axis",
+                  (long long)plan->microbatches);
+}
+
+static void allocate_stage(struct work *w)
+{
+    struct stage *s = w->s;
+    int nodes = s->graph->nnode;
+    w->point = NEW_ARRAY(int, nodes + 1);
+    w->end = NEW_ARRAY(int, nodes + 1);
+    for (int e = 0; e < ENTRIES; e++)
+        for (int f = 0; f < PHASES; f++) {
+            int g = group_of((enum phase)f);
+            if (f == PHASE_COUNT || f == PHASE_SETUP || f == PHASE_FORWARD || f == PHASE_UPDATE)
+                w->first[e][g] = w->now++;
+            if (s->phase[e][f])
+                number_region(w, s->phase[e][f]);
+            w->last[e][g] = w->now++;
+        }
+    for (int i = 0; i < arrlen(s->buffers); i++) {
+        s->buffers[i]->first = w->now;
+        s->buffers[i]->last = -1;
+    }
+    for (int e = 0; e < ENTRIES; e++)
+        for (int f = 0; f < PHASES; f++)
+            if (s->phase[e][f])
+                touch_region(w, (enum entry)e, (enum phase)f, s->phase[e][f]);
+    struct item *items = NULL;
+    for (int i = 0; i < arrlen(s->buffers); i++) {
+        struct buffer *b = s->buffers[i];
+        if (b->persistent) {
+            b->first = 0;
+            b->last = w->now;
+        }
+        if (b->last < 0)
+            continue;                                      /* never written: nothing refers to it */
+        int64_t bytes = b->elements * type_bytes[b->type] * b->blocks * b->slots;
+        b->bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        s->bytes[b->class] += b->bytes;
+        arrput(items, ((struct item){b->first, b->last + 1, b->bytes, 0, i}));
+    }
+    s->arena_bytes = fit(items, (int)arrlen(items));
+    s->live_bytes = fit_bound(items, (int)arrlen(items));
+    for (int i = 0; i < arrlen(items); i++)
+        s->buffers[items[i].id]->offset = items[i].offset;
+    if (w->m->plan->memory_bytes > 0 && (double)s->arena_bytes > w->m->plan->memory_bytes)
+        refuse(w);
+}
 
 void allocate(struct module *m)
 {
-    (void)m;
+    for (int i = 0; i < m->physical->nstage; i++) {
+        struct work w = {.m = m, .p = m->physical, .s = &m->physical->stages[i]};
+        allocate_stage(&w);
+    }
 }

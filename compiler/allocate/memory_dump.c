@@ -1,0 +1,78 @@
+/* --emit=memory: what each stage's ranks hold, class by class, and every buffer with its place and source line. */
+#include "../passes.h"
+#include <jansson.h>
+#include <stdlib.h>
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : x->id - y->id;
+}
+
+static struct buffer **sorted(const struct stage *s)
+{
+    struct buffer **list = NULL;
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (s->buffers[i]->bytes)
+            arrput(list, s->buffers[i]);
+    if (list)
+        qsort(list, (size_t)arrlen(list), sizeof *list, by_offset);
+    return list;
+}
+
+static void dump_text(FILE *to, const struct stage *s)
+{
+    fprintf(to, "stage %d: %lld bytes per rank\n", s->index, (long long)s->arena_bytes);
+    for (int c = 0; c < MEM_CLASSES; c++)
+        if (s->bytes[c])
+            fprintf(to, "    %-20s %14lld\n", memory_class_name[c], (long long)s->bytes[c]);
+    fprintf(to, "    %-20s %14lld\n    %-20s %14lld  (%.2f %% above it is lost to fragmentation)\n", "arena",
+            (long long)s->arena_bytes, "live lower bound", (long long)s->live_bytes,
+            s->live_bytes ? 100.0 * (double)(s->arena_bytes - s->live_bytes) / (double)s->live_bytes : 0.0);
+    fprintf(to, "    %12s %12s %7s %6s %11s  %-18s %-24s %s\n", "offset", "bytes", "blocks", "slots", "points", "class",
+            "source", "tensor");
+    struct buffer **list = sorted(s);
+    for (int i = 0; i < arrlen(list); i++) {
+        const struct buffer *b = list[i];
+        fprintf(to, "    %12lld %12lld %7lld %6d %5d-%-5d  %-18s %-24s %s\n", (long long)b->offset, (long long)b->bytes,
+                (long long)b->blocks, b->slots, b->first, b->last, memory_class_name[b->class],
+                b->span.file ? span_where(b->span) : "-", b->name);
+    }
+}
+
+static json_t *stage_json(const struct stage *s)
+{
+    json_t *classes = json_object(), *buffers = json_array();
+    for (int c = 0; c < MEM_CLASSES; c++)
+        json_object_set_new(classes, memory_class_name[c], json_integer(s->bytes[c]));
+    struct buffer **list = sorted(s);
+    for (int i = 0; i < arrlen(list); i++) {
+        const struct buffer *b = list[i];
+        json_array_append_new(buffers, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i}", "tensor", b->name,
+                                                 "class", memory_class_name[b->class], "where",
+                                                 b->span.file ? span_where(b->span) : "", "offset",
+                                                 (json_int_t)b->offset, "bytes", (json_int_t)b->bytes, "blocks",
+                                                 (json_int_t)b->blocks, "slots", b->slots, "first", b->first, "last",
+                                                 b->last));
+    }
+    return json_pack("{s:i, s:I, s:I, s:o, s:o}", "stage", s->index, "arena_bytes", (json_int_t)s->arena_bytes,
+                     "live_bytes", (json_int_t)s->live_bytes, "bytes", classes, "buffers", buffers);
+}
+
+void memory_dump(FILE *to, struct module *m, bool json)
+{
+    struct physical *p = m->physical;
+    json_t *stages = json_array();
+    for (int i = 0; i < p->nstage; i++) {
+        if (json)
+            json_array_append_new(stages, stage_json(&p->stages[i]));
+        else
+            dump_text(to, &p->stages[i]);
+    }
+    json_t *all = json_pack("{s:o}", "stages", stages);
+    if (json) {
+        json_dumpf(all, to, JSON_INDENT(1));
+        fputc('\n', to);
+    }
+    json_decref(all);
+}
