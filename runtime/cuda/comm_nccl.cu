@@ -1,0 +1,229 @@
+/* Collectives and links over NCCL. Collectives run on the compute stream, in program order. Each link has its own
+ * two-rank communicator and stream, so that a send never waits for an unrelated receive; events tie it to the compute
+ * stream. Parts along an inner dim, and uneven parts, are packed into equal pieces in workspace and unpacked after. */
+#include "../check.h"
+#include "../target.h"
+#include <mpi.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FL_NCCL(call)                                                                                                  \
+    do {                                                                                                               \
+        ncclResult_t status_ = (call);                                                                                 \
+        if (status_ != ncclSuccess)                                                                                    \
+            FL_FAIL("set NCCL_DEBUG=INFO to see why", "%s failed: %s", #call, ncclGetErrorString(status_));            \
+    } while (0)
+
+enum { MAX_SLOTS = 64 };
+struct fl_comm {
+    ncclComm_t nccl;
+    int rank, size;
+};
+struct fl_link {
+    ncclComm_t nccl;
+    cudaStream_t stream;
+    bool sends;
+    int slots, next;
+    int64_t slot_bytes;
+    char *buffer;
+    cudaEvent_t filled[MAX_SLOTS], emptied[MAX_SLOTS];
+};
+
+static double seconds;
+
+static ncclComm_t nccl_join(MPI_Comm group)
+{
+    int rank, size;
+    FL_MPI(MPI_Comm_rank(group, &rank));
+    FL_MPI(MPI_Comm_size(group, &size));
+    ncclUniqueId id;
+    if (rank == 0)
+        FL_NCCL(ncclGetUniqueId(&id));
+    FL_MPI(MPI_Bcast(&id, (int)sizeof id, MPI_BYTE, 0, group));
+    ncclComm_t c;
+    FL_NCCL(ncclCommInitRank(&c, size, id, rank));
+    return c;
+}
+
+extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
+{
+    (void)name;
+    MPI_Comm group;
+    FL_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour < 0 ? MPI_UNDEFINED : colour, key, &group));
+    if (colour < 0)
+        return NULL;
+    struct fl_comm *c = (struct fl_comm *)fl_alloc(sizeof *c);
+    FL_MPI(MPI_Comm_rank(group, &c->rank));
+    FL_MPI(MPI_Comm_size(group, &c->size));
+    if (c->size != size)
+        FL_FAIL(NULL, "communicator %s has %d ranks, the plan says %d", name, c->size, size);
+    c->nccl = nccl_join(group);
+    FL_MPI(MPI_Comm_free(&group));
+    return c;
+}
+
+extern "C" struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends)
+{
+    struct fl_link *l = (struct fl_link *)fl_alloc(sizeof *l);
+    l->sends = sends;
+    l->slots = spec->slots < 1 ? 1 : spec->slots > MAX_SLOTS ? MAX_SLOTS : spec->slots;
+    l->slot_bytes = (spec->bytes + 255) / 256 * 256;
+    FL_CUDA(cudaMalloc((void **)&l->buffer, (size_t)(l->slot_bytes * l->slots)));
+    FL_CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
+    for (int i = 0; i < l->slots; i++) {
+        FL_CUDA(cudaEventCreateWithFlags(&l->filled[i], cudaEventDisableTiming));
+        FL_CUDA(cudaEventCreateWithFlags(&l->emptied[i], cudaEventDisableTiming));
+    }
+    ncclUniqueId id;
+    if (sends) {
+        FL_NCCL(ncclGetUniqueId(&id));
+        FL_MPI(MPI_Send(&id, (int)sizeof id, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    } else {
+        FL_MPI(MPI_Recv(&id, (int)sizeof id, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    FL_NCCL(ncclCommInitRank(&l->nccl, 2, id, sends ? 0 : 1));
+    return l;
+}
+
+extern "C" void fl_send(fl_link *l, const void *src, int64_t bytes)
+{
+    int slot = l->next;
+    char *buffer = l->buffer + slot * l->slot_bytes;
+    l->next = (slot + 1) % l->slots;
+    FL_CUDA(cudaStreamWaitEvent(fl_stream(), l->emptied[slot], 0));
+    FL_CUDA(cudaMemcpyAsync(buffer, src, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
+    FL_CUDA(cudaEventRecord(l->filled[slot], fl_stream()));
+    FL_CUDA(cudaStreamWaitEvent(l->stream, l->filled[slot], 0));
+    FL_NCCL(ncclSend(buffer, (size_t)bytes, ncclChar, 1, l->nccl, l->stream));
+    FL_CUDA(cudaEventRecord(l->emptied[slot], l->stream));
+}
+
+extern "C" void fl_recv(fl_link *l, void *dst, int64_t bytes)
+{
+    int slot = l->next;
+    char *buffer = l->buffer + slot * l->slot_bytes;
+    l->next = (slot + 1) % l->slots;
+    FL_CUDA(cudaStreamWaitEvent(l->stream, l->emptied[slot], 0));
+    FL_NCCL(ncclRecv(buffer, (size_t)bytes, ncclChar, 0, l->nccl, l->stream));
+    FL_CUDA(cudaEventRecord(l->filled[slot], l->stream));
+    FL_CUDA(cudaStreamWaitEvent(fl_stream(), l->filled[slot], 0));
+    FL_CUDA(cudaMemcpyAsync(dst, buffer, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
+    FL_CUDA(cudaEventRecord(l->emptied[slot], fl_stream()));
+}
+
+extern "C" void fl_poll(void) {}
+
+static ncclRedOp_t reduction(enum fl_reduce kind)
+{
+    return kind == FL_SUM ? ncclSum : kind == FL_MAX ? ncclMax : ncclMin;
+}
+
+static int64_t part_first(int64_t n, int part, int parts)
+{
+    int64_t more = n % parts;
+    return part * (n / parts) + (part < more ? part : more);
+}
+
+extern "C" int fl_comm_rank(const fl_comm *c) { return c ? c->rank : 0; }
+extern "C" int fl_comm_size(const fl_comm *c) { return c ? c->size : 1; }
+extern "C" double fl_comm_seconds(void) { return seconds; }
+
+extern "C" void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind)
+{
+    if (c && c->size > 1 && n > 0)
+        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+}
+
+extern "C" void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
+{
+    if (c && c->size > 1 && n > 0)
+        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclInt32, reduction(kind), c->nccl, fl_stream()));
+}
+
+extern "C" void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int bytes)
+{
+    int k = fl_comm_size(c), me = fl_comm_rank(c);
+    if (k == 1) {
+        fl_copy(dst, src, outer * n * inner, bytes);
+        return;
+    }
+    int64_t most = (n + k - 1) / k, piece = outer * most * inner * bytes;
+    if (outer == 1 && n % k == 0) {
+        FL_NCCL(ncclAllGather(src, dst, (size_t)piece, ncclChar, c->nccl, fl_stream()));
+        return;
+    }
+    char *all = (char *)fl_workspace(2, (size_t)(piece * (k + 1))), *mine = all + piece * k;
+    int64_t own = part_first(n, me + 1, k) - part_first(n, me, k);
+    fl_put(mine, src, outer, most, 0, own, inner, bytes);
+    FL_NCCL(ncclAllGather(mine, all, (size_t)piece, ncclChar, c->nccl, fl_stream()));
+    for (int r = 0; r < k; r++) {
+        int64_t at = part_first(n, r, k), rows = part_first(n, r + 1, k) - at;
+        char *rows_of_r = (char *)fl_workspace(3, (size_t)piece);
+        fl_take(rows_of_r, all + r * piece, outer, most, 0, rows, inner, bytes);
+        fl_put(dst, rows_of_r, outer, n, at, rows, inner, bytes);
+    }
+}
+
+extern "C" void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
+                                  enum fl_reduce kind)
+{
+    int k = fl_comm_size(c), me = fl_comm_rank(c);
+    if (k == 1) {
+        fl_copy(dst, src, outer * n * inner, 4);
+        return;
+    }
+    int64_t most = (n + k - 1) / k, piece = outer * most * inner;
+    if (outer == 1 && n % k == 0) {
+        FL_NCCL(ncclReduceScatter(src, dst, (size_t)piece, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+        return;
+    }
+    float *all = (float *)fl_workspace(2, sizeof(float) * (size_t)(piece * (k + 1))), *mine = all + piece * k;
+    fl_fill(all, 0, piece * k);
+    for (int r = 0; r < k; r++) {
+        int64_t at = part_first(n, r, k), rows = part_first(n, r + 1, k) - at;
+        float *rows_of_r = (float *)fl_workspace(3, sizeof(float) * (size_t)piece);
+        fl_take(rows_of_r, src, outer, n, at, rows, inner, 4);
+        fl_put(all + r * piece, rows_of_r, outer, most, 0, rows, inner, 4);
+    }
+    FL_NCCL(ncclReduceScatter(all, mine, (size_t)piece, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+    fl_take(dst, mine, outer, most, 0, part_first(n, me + 1, k) - part_first(n, me, k), inner, 4);
+}
+
+/* The part for rank r is cut from src along the dim that becomes split; the part from rank r goes into dst along the
+ * dim that becomes whole. Dims seen as outer x a x middle x b x inner. */
+extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
+                              int64_t inner, bool split_a, int bytes)
+{
+    int k = fl_comm_size(c), me = fl_comm_rank(c);
+    int64_t na = part_first(a, me + 1, k) - part_first(a, me, k), nb = part_first(b, me + 1, k) - part_first(b, me, k);
+    int64_t most = outer * ((a + k - 1) / k) * middle * ((b + k - 1) / k) * inner * bytes;
+    char *out = (char *)fl_workspace(2, (size_t)(2 * most * k)), *in = out + most * k;
+    for (int r = 0; r < k; r++) {
+        int64_t at = split_a ? part_first(a, r, k) : part_first(b, r, k);
+        int64_t rows = (split_a ? part_first(a, r + 1, k) : part_first(b, r + 1, k)) - at;
+        if (split_a)
+            fl_take(out + r * most, src, outer, a, at, rows, middle * nb * inner, bytes);
+        else
+            fl_take(out + r * most, src, outer * na * middle, b, at, rows, inner, bytes);
+    }
+    FL_NCCL(ncclGroupStart());
+    for (int r = 0; r < k; r++) {
+        FL_NCCL(ncclSend(out + r * most, (size_t)most, ncclChar, r, c->nccl, fl_stream()));
+        FL_NCCL(ncclRecv(in + r * most, (size_t)most, ncclChar, r, c->nccl, fl_stream()));
+    }
+    FL_NCCL(ncclGroupEnd());
+    for (int r = 0; r < k; r++) {
+        int64_t at = split_a ? part_first(b, r, k) : part_first(a, r, k);
+        int64_t rows = (split_a ? part_first(b, r + 1, k) : part_first(a, r + 1, k)) - at;
+        if (split_a)
+            fl_put(dst, in + r * most, outer * na * middle, b, at, rows, inner, bytes);
+        else
+            fl_put(dst, in + r * most, outer, a, at, rows, middle * nb * inner, bytes);
+    }
+}
+
+extern "C" void fl_comm_stop(void)
+{
+    FL_CUDA(cudaDeviceSynchronize());
+}

@@ -1,0 +1,169 @@
+/* Copies and fills: policy is one thread per element over a grid-stride loop; elements of 1, 2, 4 bytes by template. */
+#include "../flow_rt.h"
+
+template <typename T> __global__ void copy_strided(T *y, const T *x, struct fl_strided s, int64_t count)
+{
+    FL_GRID_FOR(i, count) {
+        int64_t rest = i, to = 0, from = 0;
+        for (int d = s.ndim - 1; d >= 0; d--) {
+            int64_t k = rest % s.n[d];
+            rest /= s.n[d];
+            to += k * s.sy[d];
+            from += k * s.sx[d];
+        }
+        y[to] = x[from];
+    }
+}
+
+/* y[o, at + i, inner] = x[o, from + i, inner] for i < n, with ny and nx rows per o. */
+template <typename T>
+__global__ void copy_rows(T *y, const T *x, int64_t outer, int64_t ny, int64_t at, int64_t nx, int64_t from, int64_t n, int64_t inner)
+{
+    FL_GRID_FOR(i, outer * n * inner) {
+        int64_t in = i % inner, row = i / inner % n, o = i / inner / n;
+        y[(o * ny + at + row) * inner + in] = x[(o * nx + from + row) * inner + in];
+    }
+}
+
+template <typename T> __global__ void fill(T *y, T v, int64_t n)
+{
+    FL_GRID_FOR(i, n)
+        y[i] = v;
+}
+
+/* x at rows [at, at + n) of the middle extent, v elsewhere. */
+__global__ void pad_rows(float *y, const float *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, float v)
+{
+    FL_GRID_FOR(i, outer * ny * inner) {
+        int64_t in = i % inner, row = i / inner % ny - at, o = i / inner / ny;
+        y[i] = row >= 0 && row < n ? x[(o * n + row) * inner + in] : v;
+    }
+}
+
+__global__ void accumulate(float *acc, const float *x, int64_t n, bool first)
+{
+    FL_GRID_FOR(i, n)
+        acc[i] = first ? x[i] : acc[i] + x[i];
+}
+
+__global__ void add(float *y, const float *a, const float *b, int64_t n)
+{
+    FL_GRID_FOR(i, n)
+        y[i] = a[i] + b[i];
+}
+
+__global__ void scale(float *y, const float *x, float by, int64_t n)
+{
+    FL_GRID_FOR(i, n)
+        y[i] = x[i] * by;
+}
+
+__global__ void positions(int32_t *y, int64_t base, int64_t n)
+{
+    FL_GRID_FOR(i, n)
+        y[i] = (int32_t)(base + i);
+}
+
+#define BY_SIZE(bytes, call)                                                                                           \
+    switch (bytes) {                                                                                                   \
+    case 1: { using T = uint8_t; call; break; }                                                                        \
+    case 2: { using T = uint16_t; call; break; }                                                                       \
+    case 4: { using T = uint32_t; call; break; }                                                                       \
+    default: { using T = uint64_t; call; break; }                                                                      \
+    }
+
+static void launch_rows(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t nx, int64_t from, int64_t n,
+                        int64_t inner, int bytes)
+{
+    int64_t count = outer * n * inner;
+    if (count > 0)
+        BY_SIZE(bytes, FL_LAUNCH_GRID(copy_rows<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, outer, ny, at, nx,
+                                 from, n, inner))
+}
+
+extern "C" void fl_fill(float *y, float v, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(fill<float>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, v, n);
+}
+
+extern "C" void fl_fill_bytes(void *y, int byte, int64_t n)
+{
+    FL_CUDA(cudaMemsetAsync(y, byte, (size_t)n, fl_stream()));
+}
+
+extern "C" void fl_copy(void *y, const void *x, int64_t n, int bytes)
+{
+    FL_CUDA(cudaMemcpyAsync(y, x, (size_t)(n * bytes), cudaMemcpyDeviceToDevice, fl_stream()));
+}
+
+extern "C" void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int bytes)
+{
+    int64_t count = 1;
+    for (int d = 0; d < s->ndim; d++)
+        count *= s->n[d];
+    if (count > 0)
+        BY_SIZE(bytes, FL_LAUNCH_GRID(copy_strided<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, *s, count))
+}
+
+extern "C" void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int bytes)
+{
+    launch_rows(y, x, outer, ny, at, n, 0, n, inner, bytes);
+}
+
+extern "C" void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner, int bytes)
+{
+    launch_rows(y, x, outer, n, 0, nx, at, n, inner, bytes);
+}
+
+extern "C" void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner)
+{
+    int64_t count = outer * nx * inner;
+    if (count > 0)
+        FL_LAUNCH_GRID(pad_rows, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, dx, dy, outer, nx, at, n, inner, 0.0f);
+}
+
+static int64_t part_first(int64_t n, int part, int parts)
+{
+    int64_t more = n % parts;
+    return part * (n / parts) + (part < more ? part : more);
+}
+
+extern "C" void fl_slice_part(void *y, const void *x, int64_t outer, int64_t n, int64_t inner, int part, int parts, int bytes)
+{
+    int64_t at = part_first(n, part, parts), size = part_first(n, part + 1, parts) - at;
+    launch_rows(y, x, outer, size, 0, n, at, size, inner, bytes);
+}
+
+extern "C" void fl_pad_part(float *y, const float *x, int64_t outer, int64_t n, int64_t inner, int part, int parts,
+                            enum fl_reduce kind)
+{
+    int64_t at = part_first(n, part, parts), size = part_first(n, part + 1, parts) - at;
+    float identity = kind == FL_SUM ? 0.0f : kind == FL_MAX ? -INFINITY : INFINITY;
+    if (outer * n * inner > 0)
+        FL_LAUNCH_GRID(pad_rows, fl_blocks_for(outer * n * inner, FL_BLOCK), FL_BLOCK, y, x, outer, n, at, size, inner, identity);
+}
+
+extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(accumulate, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first);
+}
+
+extern "C" void fl_add(float *y, const float *a, const float *b, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(add, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, a, b, n);
+}
+
+extern "C" void fl_scale(float *y, const float *x, float by, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(scale, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, x, by, n);
+}
+
+extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(positions, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, base, n);
+}

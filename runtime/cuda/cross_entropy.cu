@@ -1,0 +1,132 @@
+/* Cross entropy, whole and in the pieces a split vocabulary needs: one block per row of logits. Columns [base, base + n)
+ * of the classes; classes from `valid` on are padding, count as -inf and get gradient 0. */
+#include "../flow_rt.h"
+
+static int64_t valid_columns(int64_t n, int64_t base, int64_t valid)
+{
+    int64_t k = valid - base;
+    return k < 0 ? 0 : k < n ? k : n;
+}
+
+__global__ void ce_max_kernel(float *m, const float *logits, int64_t rows, int64_t n, int64_t columns)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float v = -INFINITY;
+        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
+            v = fmaxf(v, logits[r * n + i]);
+        v = fl_block_max(v, scratch);
+        if (threadIdx.x == 0)
+            m[r] = v;
+    }
+}
+
+__global__ void ce_sum_exp_kernel(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t columns)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float v = 0;
+        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
+            v += expf(logits[r * n + i] - m[r]);
+        v = fl_block_sum(v, scratch);
+        if (threadIdx.x == 0)
+            s[r] = v;
+    }
+}
+
+__global__ void ce_pick_kernel(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                               int64_t columns, int64_t valid, int32_t ignore, float smoothing)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float mean = 0;
+        if (smoothing != 0) {
+            for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
+                mean += logits[r * n + i];
+            mean = fl_block_sum(mean, scratch) / (float)valid;
+        }
+        if (threadIdx.x == 0) {
+            int64_t t = (int64_t)target[r] - base;
+            float x = t >= 0 && t < columns ? logits[r * n + t] : 0.0f;
+            p[r] = target[r] == ignore ? 0.0f : (1 - smoothing) * x + smoothing * mean;
+        }
+    }
+}
+
+__global__ void ce_loss_kernel(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
+                               int32_t ignore)
+{
+    FL_GRID_FOR(r, rows)
+        loss[r] = target[r] == ignore ? 0.0f : m[r] + logf(s[r]) - p[r];
+}
+
+/* d loss / d x[i] = softmax[i] - (1 - smoothing) [i = target] - smoothing / valid. */
+__global__ void ce_grad_kernel(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
+                               const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t columns, int64_t valid,
+                               int32_t ignore, float smoothing)
+{
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float g = target[r] == ignore ? 0.0f : dloss[r], factor = 1.0f / s[r];
+        int64_t t = (int64_t)target[r] - base;
+        for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK) {
+            float d = expf(logits[r * n + i] - m[r]) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid;
+            dlogits[r * n + i] = i < columns && g != 0 ? g * d : 0.0f;
+        }
+    }
+}
+
+extern "C" void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_max_kernel, fl_blocks_for(rows, 1), FL_BLOCK, m, logits, rows, n, valid_columns(n, base, valid));
+}
+
+extern "C" void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_sum_exp_kernel, fl_blocks_for(rows, 1), FL_BLOCK, s, logits, m, rows, n, valid_columns(n, base, valid));
+}
+
+extern "C" void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                           int64_t valid, int32_t ignore, float smoothing)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_pick_kernel, fl_blocks_for(rows, 1), FL_BLOCK, p, logits, target, rows, n, base,
+                       valid_columns(n, base, valid), valid, ignore, smoothing);
+}
+
+extern "C" void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
+                           int32_t ignore)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_loss_kernel, fl_blocks_for(rows, FL_BLOCK), FL_BLOCK, loss, m, s, p, target, rows, ignore);
+}
+
+extern "C" void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
+                           const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                           float smoothing)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dlogits, dloss, logits, m, s, target, rows, n, base,
+                       valid_columns(n, base, valid), valid, ignore, smoothing);
+}
+
+/* The whole vocabulary in one place: the pieces in a row, row sums in workspace. */
+extern "C" void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
+                                 int32_t ignore, float smoothing)
+{
+    float *m = (float *)fl_workspace(0, sizeof(float) * 3 * (size_t)(rows > 0 ? rows : 1)), *s = m + rows, *p = s + rows;
+    fl_ce_max(m, logits, rows, n, 0, valid);
+    fl_ce_sum_exp(s, logits, m, rows, n, 0, valid);
+    fl_ce_pick(p, logits, target, rows, n, 0, valid, ignore, smoothing);
+    fl_ce_loss(loss, m, s, p, target, rows, ignore);
+}
+
+extern "C" void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
+                                      int64_t n, int64_t valid, int32_t ignore, float smoothing)
+{
+    float *m = (float *)fl_workspace(0, sizeof(float) * 2 * (size_t)(rows > 0 ? rows : 1)), *s = m + rows;
+    fl_ce_max(m, logits, rows, n, 0, valid);
+    fl_ce_sum_exp(s, logits, m, rows, n, 0, valid);
+    fl_ce_grad(dlogits, dloss, logits, m, s, target, rows, n, 0, valid, ignore, smoothing);
+}

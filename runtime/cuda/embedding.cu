@@ -1,0 +1,68 @@
+/* Embedding and rope. The gradient of an embedding gathers: each row of the table looks for its ids in order, so that no
+ * two threads add to one number and the order of the sum is fixed. */
+#include "../flow_rt.h"
+
+__global__ void embedding_kernel(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    FL_GRID_FOR(i, count * n) {
+        int64_t r = (int64_t)ids[i / n] - base;
+        y[i] = r >= 0 && r < rows ? w[r * n + i % n] : 0.0f;
+    }
+}
+
+/* One block per row: a tile of ids is read into shared memory, the threads own the columns. */
+__global__ void embedding_grad_kernel(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
+                                      int64_t n)
+{
+    FL_SHARED(int32_t, tile, FL_BLOCK);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        for (int64_t d = threadIdx.x; d < n; d += FL_BLOCK)
+            dw[r * n + d] = 0;
+        for (int64_t at = 0; at < count; at += FL_BLOCK) {
+            FL_BARRIER();
+            tile[threadIdx.x] = at + threadIdx.x < count ? ids[at + threadIdx.x] : -1;
+            FL_BARRIER();
+            int64_t here = count - at < FL_BLOCK ? count - at : FL_BLOCK;
+            for (int64_t j = 0; j < here; j++)
+                if (tile[j] == base + r)
+                    for (int64_t d = threadIdx.x; d < n; d += FL_BLOCK)
+                        dw[r * n + d] += dy[(at + j) * n + d];
+        }
+    }
+}
+
+__global__ void rope_kernel(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+                            bool half, bool inverse)
+{
+    int64_t pairs = n / 2;
+    FL_GRID_FOR(i, outer * t * inner * pairs) {
+        int64_t pair = i % pairs, row = i / pairs, position = first + row / inner % t;
+        int64_t a = row * n + (half ? pair : 2 * pair), b = half ? a + pairs : a + 1;
+        float angle = (float)position * powf(base, -2.0f * (float)pair / (float)n), c = cosf(angle), s = sinf(angle);
+        if (inverse)
+            s = -s;
+        float u = x[a], v = x[b];
+        y[a] = u * c - v * s;
+        y[b] = u * s + v * c;
+    }
+}
+
+extern "C" void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    if (count * n > 0)
+        FL_LAUNCH_GRID(embedding_kernel, fl_blocks_for(count * n, FL_BLOCK), FL_BLOCK, y, ids, w, count, base, rows, n);
+}
+
+extern "C" void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    if (rows * n > 0)
+        FL_LAUNCH_GRID(embedding_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dw, dy, ids, count, base, rows, n);
+}
+
+extern "C" void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+                        bool half, bool inverse)
+{
+    int64_t work = outer * t * inner * (n / 2);
+    if (work > 0)
+        FL_LAUNCH_GRID(rope_kernel, fl_blocks_for(work, FL_BLOCK), FL_BLOCK, y, x, outer, t, inner, n, first, base, half, inverse);
+}

@@ -1,0 +1,99 @@
+/* Device primitives of the cuda target: launches, shared memory, sums over a warp or a block. Nothing else in the runtime
+ * or in emitted programs may use a launch's <<< >>>, __shared__ or a shuffle: with these few names replaced, every line
+ * of device code also compiles and runs on a host.
+ *
+ * Reductions have a fixed shape (a tree over lanes, then over warps), so results do not depend on timing. */
+#ifndef FLOW_DEV_H
+#define FLOW_DEV_H
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+
+enum { FL_WARP = 32, FL_BLOCK = 256 };
+
+/* A kernel on the compute stream: FL_LAUNCH_GRID(name, blocks, threads, arguments...). */
+#define FL_LAUNCH_GRID(kernel, blocks, threads, ...)                                                                        \
+    do {                                                                                                               \
+        kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, fl_stream()>>>(__VA_ARGS__);                              \
+        FL_CUDA(cudaGetLastError());                                                                                   \
+    } while (0)
+#define FL_SHARED(T, name, n) __shared__ T name[n]
+#define FL_BARRIER() __syncthreads()
+
+/* Every call into CUDA: on failure one line with file, line and what CUDA says, and the job ends. */
+#define FL_CUDA(call) fl_cuda_check((call), __FILE__, __LINE__, #call)
+void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call);
+cudaStream_t fl_stream(void);                        /* the compute stream */
+void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..3 on the device; grows, kept for the run */
+
+static __device__ __forceinline__ float fl_warp_sum(float v)
+{
+    for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
+        v += __shfl_xor_sync(0xffffffffu, v, lane);
+    return v;
+}
+
+static __device__ __forceinline__ double fl_warp_sum_double(double v)
+{
+    for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
+        v += __shfl_xor_sync(0xffffffffu, v, lane);
+    return v;
+}
+
+static __device__ __forceinline__ float fl_warp_max(float v)
+{
+    for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
+        v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lane));
+    return v;
+}
+
+/* Over all FL_BLOCK threads of a block; every thread gets the result. scratch: FL_BLOCK / FL_WARP shared floats. */
+static __device__ __forceinline__ float fl_block_sum(float v, float *scratch)
+{
+    v = fl_warp_sum(v);
+    FL_BARRIER();
+    if (threadIdx.x % FL_WARP == 0)
+        scratch[threadIdx.x / FL_WARP] = v;
+    FL_BARRIER();
+    float sum = 0;
+    for (int w = 0; w < FL_BLOCK / FL_WARP; w++)
+        sum += scratch[w];
+    return sum;
+}
+
+static __device__ __forceinline__ float fl_block_max(float v, float *scratch)
+{
+    v = fl_warp_max(v);
+    FL_BARRIER();
+    if (threadIdx.x % FL_WARP == 0)
+        scratch[threadIdx.x / FL_WARP] = v;
+    FL_BARRIER();
+    float best = scratch[0];
+    for (int w = 1; w < FL_BLOCK / FL_WARP; w++)
+        best = fmaxf(best, scratch[w]);
+    return best;
+}
+
+static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
+{
+    int64_t blocks = (n + per_block - 1) / per_block, most = 1 << 20;
+    return blocks < 1 ? 1 : blocks > most ? most : blocks;
+}
+
+/* ---- emitted kernels, one text for both targets (cpu: flow_rt.h) ---- */
+#define FL_KERNEL static __global__ void
+#define FL_PARAMS
+#define FL_LAUNCH(kernel, elements, ...)                                                                               \
+    do {                                                                                                               \
+        if ((elements) > 0)                                                                                            \
+            FL_LAUNCH_GRID(kernel, fl_blocks_for(elements, FL_BLOCK), FL_BLOCK, __VA_ARGS__);                          \
+    } while (0)
+#define FL_FOR1(i, n) FL_GRID_FOR(i, n)
+#define FL_FOR2(i, n, j, m)                                                                                            \
+    FL_GRID_FOR(i##_##j, (n) * (m))                                                                                    \
+        for (int64_t i = i##_##j / (m), j = i##_##j % (m), once = 1; once; once = 0)
+
+/* for (int64_t i = ..): every thread of the grid takes its share of n. */
+#define FL_GRID_FOR(i, n)                                                                                              \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+#endif

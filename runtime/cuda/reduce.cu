@@ -1,0 +1,143 @@
+/* Reductions over any set of dims: one block per result, its threads stride over the reduced elements, a fixed tree
+ * joins them. */
+#include "walk.h"
+
+/* What is reduced: floats by sum, max or min, true bytes, or ids that differ from a value. */
+struct read_float {
+    const float *x;
+    __device__ float operator()(int64_t i) const { return x[i]; }
+};
+struct read_true {
+    const uint8_t *x;
+    __device__ float operator()(int64_t i) const { return x[i] != 0; }
+};
+struct read_not {
+    const int32_t *x;
+    int32_t ignore;
+    __device__ float operator()(int64_t i) const { return x[i] != ignore; }
+};
+
+template <typename Read>
+__global__ void reduce_kernel(float *y, Read read, walk kept, walk gone, int64_t results, int64_t terms, int kind, float factor)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < results; r += gridDim.x) {
+        int64_t first = walk_offset(kept, r);
+        float v = kind == FL_SUM ? 0.0f : kind == FL_MAX ? -INFINITY : INFINITY;
+        for (int64_t i = threadIdx.x; i < terms; i += FL_BLOCK) {
+            float x = read(first + walk_offset(gone, i));
+            v = kind == FL_SUM ? v + x : kind == FL_MAX ? fmaxf(v, x) : fminf(v, x);
+        }
+        if (kind == FL_SUM)
+            v = fl_block_sum(v, scratch);
+        else if (kind == FL_MAX)
+            v = fl_block_max(v, scratch);
+        else
+            v = -fl_block_max(-v, scratch);
+        if (threadIdx.x == 0)
+            y[r] = v * factor;
+    }
+}
+
+template <typename Read> static void launch_reduce(float *y, Read read, const struct fl_dims *d, int kind, float factor)
+{
+    walk kept, gone, all;
+    walk_split(d, &kept, &gone, &all);
+    if (kept.count > 0)
+        FL_LAUNCH_GRID(reduce_kernel<Read>, fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kept.count, gone.count,
+                       kind, factor);
+}
+
+extern "C" void fl_sum(float *y, const float *x, const struct fl_dims *d)
+{
+    launch_reduce(y, read_float{x}, d, FL_SUM, 1.0f);
+}
+
+extern "C" void fl_max(float *y, const float *x, const struct fl_dims *d)
+{
+    launch_reduce(y, read_float{x}, d, FL_MAX, 1.0f);
+}
+
+extern "C" void fl_min(float *y, const float *x, const struct fl_dims *d)
+{
+    launch_reduce(y, read_float{x}, d, FL_MIN, 1.0f);
+}
+
+extern "C" void fl_mean(float *y, const float *x, const struct fl_dims *d)
+{
+    launch_reduce(y, read_float{x}, d, FL_SUM, (float)(1.0 / d->divisor));
+}
+
+extern "C" void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore, int32_t ignore)
+{
+    if (has_ignore)
+        launch_reduce(y, read_not{(const int32_t *)x, ignore}, d, FL_SUM, 1.0f);
+    else
+        launch_reduce(y, read_true{(const uint8_t *)x}, d, FL_SUM, 1.0f);
+}
+
+__global__ void argmax_kernel(int32_t *y, const float *x, walk kept, walk gone)
+{
+    FL_GRID_FOR(i, kept.count) {
+        const float *line = x + walk_offset(kept, i);
+        int64_t best = 0;
+        for (int64_t k = 1; k < gone.count; k++)
+            if (line[walk_offset(gone, k)] > line[walk_offset(gone, best)])
+                best = k;
+        y[i] = (int32_t)best;
+    }
+}
+
+extern "C" void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d)
+{
+    walk kept, gone, all;
+    walk_split(d, &kept, &gone, &all);
+    if (kept.count > 0)
+        FL_LAUNCH_GRID(argmax_kernel, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, x, kept, gone);
+}
+
+__global__ void square_sum_kernel(float *y, const float *x, int64_t n)
+{
+    FL_SHARED(double, scratch, FL_BLOCK / FL_WARP);
+    double v = 0;
+    for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
+        v += (double)x[i] * (double)x[i];
+    v = fl_warp_sum_double(v);
+    if (threadIdx.x % FL_WARP == 0)
+        scratch[threadIdx.x / FL_WARP] = v;
+    FL_BARRIER();
+    if (threadIdx.x == 0) {
+        double sum = 0;
+        for (int w = 0; w < FL_BLOCK / FL_WARP; w++)
+            sum += scratch[w];
+        *y = (float)sum;
+    }
+}
+
+extern "C" void fl_square_sum(float *y, const float *x, int64_t n)
+{
+    FL_LAUNCH_GRID(square_sum_kernel, 1, FL_BLOCK, y, x, n);
+}
+
+__global__ void global_norm_kernel(float *y, const float *squares, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)squares[i];
+    *y = (float)sqrt(sum);
+}
+
+extern "C" void fl_global_norm(float *y, const float *squares, int64_t n)
+{
+    FL_LAUNCH_GRID(global_norm_kernel, 1, 1, y, squares, n);
+}
+
+__global__ void clip_scale_kernel(float *y, const float *norm, float clip)
+{
+    *y = fminf(1.0f, clip / (*norm + 1e-6f));
+}
+
+extern "C" void fl_clip_scale(float *y, const float *norm, float clip)
+{
+    FL_LAUNCH_GRID(clip_scale_kernel, 1, 1, y, norm, clip);
+}
