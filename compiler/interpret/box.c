@@ -1,0 +1,227 @@
+/* Boxing carried out between the ranks of a machine, and between machines. Every local conversion and collective is the
+ * same thing: each rank's result is met by what the ranks of its group hold, entry by entry of the logical tensor. */
+#include "machine.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Offset in t of global index at[], or -1 when t does not hold it. */
+static int64_t offset_of(const struct tensor *t, const int64_t *at)
+{
+    int64_t o = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        int64_t i = at[d] - t->base[d];
+        if (i < 0 || i >= t->n[d])
+            return -1;
+        o = o * t->n[d] + i;
+    }
+    return o;
+}
+
+void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce)
+{
+    int64_t count = tensor_elements(to);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[MAX_DIM], left = i;
+        for (int d = to->ndim - 1; d >= 0; d--) {
+            at[d] = to->base[d] + left % to->n[d];
+            left /= to->n[d];
+        }
+        int64_t o = offset_of(from, at);
+        if (o < 0)
+            continue;
+        double x = from->data[o], *y = &to->data[i];
+        *y = !reduce ? x : *reduce == REDUCE_SUM ? *y + x : *reduce == REDUCE_MAX ? fmax(*y, x) : fmin(*y, x);
+    }
+}
+
+static void fill_identity(struct tensor *t, enum reduce r)
+{
+    int64_t count = tensor_elements(t);
+    for (int64_t i = 0; i < count; i++)
+        t->data[i] = r == REDUCE_SUM ? 0 : r == REDUCE_MAX ? -INFINITY : INFINITY;
+}
+
+/* Do the two ranks differ only along the axes? */
+static bool same_group(const struct mesh *m, const struct rank *a, const struct rank *b, unsigned axes)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (!(axes >> i & 1) && a->coord[i] != b->coord[i])
+            return false;
+    return true;
+}
+
+static bool first_of_group(const struct rank *k, const struct mesh *m, unsigned axes)
+{
+    for (int i = 0; i < m->naxis; i++)
+        if (axes >> i & 1 && k->coord[i])
+            return false;
+    return true;
+}
+
+static void convert(struct machine *m, const struct node *n, const struct value *from, const struct value *to,
+                    int64_t from_block, int64_t to_block)
+{
+    const struct mesh *mesh = m->run->mesh;
+    unsigned axes = (unsigned)node_int(n, "axes", 0);
+    enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
+    for (int r = 0; r < m->nrank; r++) {
+        struct rank *k = &m->ranks[r];
+        if (n->op == &op_box_accumulate && cell_of(m, k, to, to_block)->filled) {
+            tensor_meet(&cell_of(m, k, to, to_block)->t, cell_read(m, k, from, from_block), &reduce);
+            cell_seen(m, k, to, to_block);
+            continue;
+        }
+        struct tensor *out = cell_write(m, k, to, to_block);
+        bool local = n->op == &op_box_slice || n->op == &op_box_mask || n->op == &op_box_pad ||
+                     n->op == &op_box_accumulate;
+        bool reduces = n->op == &op_box_all_reduce || n->op == &op_box_reduce_scatter;
+        if (reduces || n->op == &op_box_mask || n->op == &op_box_pad)
+            fill_identity(out, reduce);
+        if (local) {
+            if (n->op != &op_box_mask || first_of_group(k, mesh, axes))
+                tensor_meet(out, cell_read(m, k, from, from_block), NULL);
+        } else {
+            for (int q = 0; q < m->nrank; q++)
+                if (same_group(mesh, k, &m->ranks[q], axes))
+                    tensor_meet(out, cell_read(m, &m->ranks[q], from, from_block), reduces ? &reduce : NULL);
+        }
+        cell_seen(m, k, to, to_block);
+    }
+}
+
+static int mail_slot(struct run *r, int link, int rank)
+{
+    for (int i = 0; i < arrlen(r->mail); i++)
+        if (r->mail[i].link == link && r->mail[i].rank == rank)
+            return i;
+    int at = (int)arrlen(r->mail);
+    arrsetlen(r->mail, at + 1);
+    memset(&r->mail[at], 0, sizeof r->mail[at]);
+    r->mail[at].link = link;
+    r->mail[at].rank = rank;
+    return at;
+}
+
+/* Ranks of two stages correspond by their place within the stage. */
+static bool send(struct machine *m, struct node *n)
+{
+    struct run *run = m->run;
+    for (int r = 0; r < m->nrank; r++) {
+        int s = mail_slot(run, (int)node_int(n, "link", -1), r);
+        if (run->mail[s].full)
+            return false;
+        const struct tensor *t = cell_read(m, &m->ranks[r], n->in[0], region_block(m, n->in[0]->region));
+        size_t bytes = sizeof(double) * (size_t)tensor_elements(t);
+        double *data = run->mail[s].t.data;
+        if (!data)
+            data = malloc(bytes + 1);
+        memcpy(data, t->data, bytes);
+        run->mail[s].t = *t;
+        run->mail[s].t.data = data;
+        run->mail[s].full = true;
+    }
+    return true;
+}
+
+static bool receive(struct machine *m, struct node *n)
+{
+    struct run *run = m->run;
+    for (int r = 0; r < m->nrank; r++) {
+        int s = mail_slot(run, (int)node_int(n, "link", -1), r);
+        if (!run->mail[s].full)
+            return false;
+    }
+    for (int r = 0; r < m->nrank; r++) {
+        int s = mail_slot(run, (int)node_int(n, "link", -1), r);
+        struct tensor *t = cell_write(m, &m->ranks[r], n->out[0], 0);
+        if (tensor_elements(t) != tensor_elements(&run->mail[s].t))
+            BUG("link %d: %s is received with other extents than it was sent", run->mail[s].link, n->out[0]->path);
+        memcpy(t->data, run->mail[s].t.data, sizeof(double) * (size_t)tensor_elements(t));
+        run->mail[s].full = false;
+        cell_seen(m, &m->ranks[r], n->out[0], 0);
+    }
+    return true;
+}
+
+static struct meeting *find_meeting(struct run *r, int comm, int number)
+{
+    for (int i = 0; i < arrlen(r->meetings); i++)
+        if (r->meetings[i].comm == comm && r->meetings[i].number == number &&
+            r->meetings[i].phase_count == r->phase_count)
+            return &r->meetings[i];
+    arrput(r->meetings, ((struct meeting){.comm = comm, .number = number, .phase_count = (int)r->phase_count}));
+    return &arrlast(r->meetings);
+}
+
+/* Values of several stages are added; each may hold other parts, and the mesh axes of the comm take part as well. */
+static bool stage_reduce(struct machine *m, struct node *n)
+{
+    struct run *run = m->run;
+    int comm = (int)node_int(n, "comm", -1);
+    struct comm *c = &run->physical->comms[comm];
+    int number = 0;              /* how many reduces over this comm this phase has passed */
+    for (int i = 0; i < m->at; i++)
+        number += m->running->nodes[i]->op == &op_box_stage_reduce &&
+                  node_int(m->running->nodes[i], "comm", -1) == comm;
+    struct meeting *meet = find_meeting(run, comm, number);
+    bool here = false;
+    for (int i = 0; i < arrlen(meet->parts); i++)
+        here |= meet->parts[i].stage == m->stage;
+    int64_t blocks[64];
+    for (int k = 0; k < arrlen(n->in); k++)
+        blocks[k % 64] = n->in[k]->region == n->region ? region_block(m, n->region) : 0;
+    if (!here) {
+        for (int k = 0; k < arrlen(n->in); k++)
+            for (int r = 0; r < m->nrank; r++) {
+                struct tensor t = *cell_read(m, &m->ranks[r], n->in[k], blocks[k % 64]);
+                arrput(meet->parts, ((typeof(*meet->parts)){m->stage, r, t}));
+            }
+        meet->arrived++;
+    }
+    int expected = arrlen(c->stages) ? (int)arrlen(c->stages) : run->nmachine;
+    if (meet->arrived < expected)
+        return false;
+    enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
+    for (int k = 0; k < arrlen(n->in); k++)
+        for (int r = 0; r < m->nrank; r++) {
+            struct tensor *out = cell_write(m, &m->ranks[r], n->out[k], blocks[k % 64]);
+            fill_identity(out, reduce);
+            for (int s = 0; s < run->nmachine; s++) {
+                int seen = 0;
+                for (int i = 0; i < arrlen(meet->parts); i++) {
+                    if (meet->parts[i].stage != s)
+                        continue;
+                    int operand = seen++ / run->machines[s].nrank;
+                    unsigned pipe = run->mesh->pipe >= 0 ? 1u << run->mesh->pipe : 0;
+                    const struct rank *q = &run->machines[s].ranks[meet->parts[i].rank];
+                    if (operand == k && same_group(run->mesh, &m->ranks[r], q, c->axes | pipe))
+                        tensor_meet(out, &meet->parts[i].t, &reduce);
+                }
+            }
+            cell_seen(m, &m->ranks[r], n->out[k], blocks[k % 64]);
+        }
+    return true;
+}
+
+bool box_run(struct machine *m, struct node *n)
+{
+    if (n->op == &op_box_send)
+        return send(m, n);
+    if (n->op == &op_box_recv)
+        return receive(m, n);
+    if (n->op == &op_box_stage_reduce)
+        return stage_reduce(m, n);
+    for (int k = 0; k < arrlen(n->in); k++) {
+        /* A collective may stand outside the repeat whose values it converts: then it converts whole stacks. */
+        bool inside = n->in[k]->region == n->region || region_depth(n->in[k]->region) <= region_depth(n->region);
+        if (inside) {
+            convert(m, n, n->in[k], n->out[k], region_block(m, n->in[k]->region), region_block(m, n->out[k]->region));
+            continue;
+        }
+        int64_t blocks = region_blocks(n->in[k]->region);
+        for (int64_t b = 0; b < blocks; b++)
+            convert(m, n, n->in[k], n->out[k], b, b);
+    }
+    return true;
+}

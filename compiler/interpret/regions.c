@@ -1,0 +1,255 @@
+/* Walking a program: regions, repeats, and each op through its reference. */
+#include "machine.h"
+#include <stdlib.h>
+#include <string.h>
+
+int64_t tensor_elements(const struct tensor *t)
+{
+    int64_t count = 1;
+    for (int d = 0; d < t->ndim; d++)
+        count *= t->n[d];
+    return count;
+}
+
+int64_t region_blocks(const struct region *r)
+{
+    int64_t blocks = 1;
+    for (; r->parent; r = r->parent)
+        blocks *= r->count;
+    return blocks;
+}
+
+int64_t region_block(struct machine *m, struct region *r)
+{
+    if (!r->parent)
+        return 0;
+    return region_block(m, r->parent) * r->count + hmget(m->current, region_origin(r));
+}
+
+struct tensor place_tensor(const struct run *r, const struct value *v, const struct rank *k)
+{
+    struct tensor t = {.ndim = v->ndim};
+    for (int d = 0; d < v->ndim; d++) {
+        t.valid[d] = v->dim[d]->size;
+        if (!r->mesh) {
+            t.n[d] = t.full[d] = v->dim[d]->size;
+            continue;
+        }
+        struct sbp mb = v->lay.ax[r->mesh->mb];
+        t.full[d] = v->dim[d]->phys;
+        t.n[d] = value_extent(v, d, r->mesh, k->coord);
+        t.base[d] = value_base(v, d, r->mesh, k->coord);
+        if (mb.kind == SBP_S && mb.dim == d)
+            t.base[d] += r->microbatch * t.n[d];
+    }
+    return t;
+}
+
+struct cell *cell_of(struct machine *m, struct rank *k, const struct value *v, int64_t block)
+{
+    if (v->id >= arrlen(m->graph->values))
+        BUG("value %s is of another graph", v->path);
+    if (!k->cells[v->id])
+        k->cells[v->id] = NEW_ARRAY(struct cell, region_blocks(v->region));
+    return &k->cells[v->id][block];
+}
+
+struct tensor *cell_write(struct machine *m, struct rank *k, const struct value *v, int64_t block)
+{
+    struct cell *c = cell_of(m, k, v, block);
+    struct tensor t = place_tensor(m->run, v, k);
+    size_t bytes = sizeof(double) * (size_t)tensor_elements(&t);
+    if (!c->own)
+        c->own = malloc(bytes + 1);
+    if (!c->own)
+        BUG("out of memory");
+    memset(c->own, 0, bytes);
+    t.data = c->own;
+    c->t = t;
+    c->filled = true;
+    return &c->t;
+}
+
+const struct tensor *cell_read(struct machine *m, struct rank *k, const struct value *v, int64_t block)
+{
+    struct cell *c = cell_of(m, k, v, block);
+    if (!c->filled)
+        BUG("stage %d reads %s (value %d, block %lld) before it is made", m->stage, v->path ? v->path : "?", v->id,
+            (long long)block);
+    return &c->t;
+}
+
+void cell_seen(struct machine *m, struct rank *k, const struct value *v, int64_t block)
+{
+    if (m->run->seen)
+        m->run->seen(m->run->seen_context, v, k->number, block, &cell_of(m, k, v, block)->t);
+}
+
+static void read_param(struct machine *m, struct node *n, struct rank *k, int64_t block)
+{
+    struct param *p = node_ptr(n, "param");
+    struct storage *s = hmget(k->params, p);
+    /* Blocks are stored by their number in the whole model: a stage's share starts at region->first. */
+    int64_t stored = 0, chain[MAX_DIM];
+    int depth = 0;
+    for (struct region *r = n->region; r->parent; r = r->parent) {
+        struct region *o = region_origin(r);
+        chain[depth++] = o->first + hmget(m->current, o);
+    }
+    for (int i = 0; i < arrlen(p->stack); i++)
+        stored = stored * p->stack[i] + chain[depth - 1 - i];
+    struct cell *c = cell_of(m, k, n->out[0], block);
+    c->t = s->block;
+    c->t.data = s->block.data + stored * s->count;
+    c->filled = true;
+    s->used[stored] = true;
+}
+
+static void read_input(struct machine *m, struct node *n, struct rank *k, int64_t block)
+{
+    const char *name = node_str(n, "name");
+    const double *data = shget(m->run->inputs, name);
+    if (!data)
+        BUG("input %s has no data", name);
+    struct tensor *t = cell_write(m, k, n->out[0], block), whole = *t;
+    for (int d = 0; d < t->ndim; d++) {
+        whole.n[d] = t->valid[d];
+        whole.base[d] = 0;
+    }
+    whole.data = (double *)data;
+    tensor_meet(t, &whole, NULL);
+}
+
+/* All blocks of an operand as one tensor, blocks leading. */
+static struct tensor stack_of(struct machine *m, struct rank *k, const struct value *v)
+{
+    int64_t blocks = region_blocks(v->region);
+    const struct tensor *one = cell_read(m, k, v, 0);
+    struct tensor t = {.ndim = 0};
+    const struct region *chain[MAX_DIM];
+    int depth = 0;
+    for (const struct region *r = v->region; r->parent; r = r->parent)
+        chain[depth++] = r;
+    while (depth-- > 0) {
+        t.n[t.ndim] = t.full[t.ndim] = t.valid[t.ndim] = chain[depth]->count;
+        t.ndim++;
+    }
+    for (int d = 0; d < one->ndim; d++, t.ndim++) {
+        t.n[t.ndim] = one->n[d];
+        t.base[t.ndim] = one->base[d];
+        t.full[t.ndim] = one->full[d];
+        t.valid[t.ndim] = one->valid[d];
+    }
+    int64_t count = tensor_elements(one);
+    t.data = malloc(sizeof(double) * (size_t)(count * blocks) + 1);
+    for (int64_t b = 0; b < blocks; b++)
+        memcpy(t.data + b * count, cell_read(m, k, v, b)->data, sizeof(double) * (size_t)count);
+    return t;
+}
+
+static void compute(struct machine *m, struct node *n, struct rank *k)
+{
+    int nin = (int)arrlen(n->in), nout = (int)arrlen(n->out);
+    int64_t block = region_block(m, n->region);
+    bool stacked = n->op->flags & OP_STACKED;
+    struct tensor *in = calloc((size_t)nin + 1, sizeof *in), *out = calloc((size_t)nout + 1, sizeof *out);
+    if (!n->op->ref)
+        BUG("op %s has no reference", n->op->name);
+    for (int i = 0; i < nin; i++)
+        if (n->in[i])
+            in[i] = stacked ? stack_of(m, k, n->in[i]) : *cell_read(m, k, n->in[i], region_block(m, n->in[i]->region));
+    for (int i = 0; i < nout; i++)
+        out[i] = *cell_write(m, k, n->out[i], block);
+    struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
+                          .seed = m->run->module->train.seed, .block = block};
+    n->op->ref(&r);
+    for (int i = 0; i < nout; i++)
+        cell_seen(m, k, n->out[i], block);
+    for (int i = 0; stacked && i < nin; i++)
+        free(in[i].data);
+    free(in);
+    free(out);
+}
+
+/* a takes b's contents: SSA values never change, so they may share. */
+static void carry(struct machine *m, const struct value *a, int64_t a_block, const struct value *b, int64_t b_block)
+{
+    for (int r = 0; r < m->nrank; r++) {
+        struct rank *k = &m->ranks[r];
+        struct tensor t = *cell_read(m, k, b, b_block);
+        struct cell *c = cell_of(m, k, a, a_block);
+        c->t = t;
+        c->filled = true;
+    }
+}
+
+static void run_region(struct machine *m, struct region *r);
+
+static void run_repeat(struct machine *m, struct node *n)
+{
+    struct region *body = n->body, *origin = region_origin(body);
+    int64_t last = 0;
+    for (int64_t i = 0; i < body->count; i++) {
+        hmput(m->current, origin, body->reverse ? body->count - 1 - i : i);
+        int64_t block = region_block(m, body);
+        for (int k = 0; k < arrlen(body->args); k++)
+            if (i == 0)
+                carry(m, body->args[k], block, n->in[k], region_block(m, n->in[k]->region));
+            else
+                carry(m, body->args[k], block, body->results[k],
+                      body->results[k]->region == body ? last : region_block(m, body->results[k]->region));
+        if (body->index)
+            for (int r = 0; r < m->nrank; r++)
+                cell_write(m, &m->ranks[r], body->index, block)->data[0] =
+                    (double)(origin->first + hmget(m->current, origin));
+        run_region(m, body);
+        last = block;
+    }
+    for (int k = 0; k < arrlen(n->out); k++) {
+        const struct value *from = body->count ? body->results[k] : n->in[k];
+        int64_t block = from->region == body ? last : region_block(m, from->region);
+        carry(m, n->out[k], region_block(m, n->region), from, block);
+    }
+}
+
+static bool run_node(struct machine *m, struct node *n)
+{
+    if (n->op == &op_repeat) {
+        run_repeat(m, n);
+    } else if (n->op->flags & OP_BOXING) {
+        return box_run(m, n);
+    } else if (n->op == &op_output) {
+        shput(m->outputs, (char *)node_str(n, "name"), n->in[0]);
+    } else {
+        for (int r = 0; r < m->nrank; r++) {
+            struct rank *k = &m->ranks[r];
+            int64_t block = region_block(m, n->region);
+            if (n->op == &op_param)
+                read_param(m, n, k, block);
+            else if (n->op == &op_input)
+                read_input(m, n, k, block);
+            else
+                compute(m, n, k);
+        }
+    }
+    return true;
+}
+
+static void run_region(struct machine *m, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        if (!run_node(m, r->nodes[i]))
+            BUG("a node of a repeat waits for another stage");
+}
+
+/* Goes on with the phase under way until it ends (true) or waits for another stage. */
+bool machine_go(struct machine *m)
+{
+    while (m->running && m->at < arrlen(m->running->nodes)) {
+        if (!run_node(m, m->running->nodes[m->at]))
+            return false;
+        m->at++;
+    }
+    m->running = NULL;
+    return true;
+}
