@@ -21,6 +21,7 @@ struct ast {
     const char *name;            /* interned, or NULL */
     double num;
     bool is_int;
+    int height;                  /* levels of nodes below; parse keeps it small enough to recur on (HEIGHT_MAX) */
     struct ast **kids;           /* stb_ds array; a kid may be NULL where ast.def marks it with ? */
 };
 

@@ -1,0 +1,475 @@
+/* Turns raw tokens into the tokens of the grammar. What holds of its output:
+ *   - every statement is closed by one END, made from `;`, from a line end outside ( ) [ ] and layout braces that does
+ *     not follow an operator or comma, or put in before and after the `}` of a block;
+ *   - brackets are balanced: a missing closer is reported and put in, one too many is reported and dropped;
+ *   - a name is a word only where words.def says so;
+ *   - after a syntax error the rest of the statement is skipped, so that each statement has at most one error. */
+#include "scan.h"
+#include "base/diag.h"
+#include "flow.tab.h"
+#include <ctype.h>
+#include <string.h>
+
+#define IN_TOP      IN(TOP)
+#define IN_BODY     IN(BODY)
+#define IN_PLAN     IN(PLAN)
+#define IN_PIPELINE IN(PIPELINE)
+#define IN_TRAIN    IN(TRAIN)
+#define IN_EVALUATE IN(EVALUATE)
+#define IN_FILES    IN(FILES)
+#define IN_CLUSTER  IN(CLUSTER)
+
+static const struct word { int token; const char *text; unsigned blocks; enum block opens; } words[] = {
+#define WORD(token, text, blocks, opens) {T_##token, text, blocks, BLOCK_##opens},
+#include "../../grammar/words.def"
+};
+
+static const struct word midwords[] = {
+#define MIDWORD(token, text) {T_##token, text, 0, BLOCK_NONE},
+#include "../../grammar/words.def"
+};
+
+enum block scan_block(const struct scan *s)
+{
+    for (ptrdiff_t i = arrlen(s->open) - 1; i >= 0; i--)
+        if (s->open[i].block < BLOCK_LAYOUT)
+            return s->open[i].block;
+    return BLOCK_TOP;
+}
+
+static ptrdiff_t block_depth(const struct scan *s)      /* open brackets up to and with the innermost block */
+{
+    ptrdiff_t n = arrlen(s->open);
+    while (n && s->open[n - 1].block >= BLOCK_LAYOUT)
+        n--;
+    return n;
+}
+
+static bool inside_brackets(const struct scan *s)
+{
+    return arrlen(s->open) && arrlast(s->open).block >= BLOCK_LAYOUT;
+}
+
+/* ---- looking ahead in the text ---- */
+
+static int skip_blanks(const struct scan *s, int at)
+{
+    while (at < s->size && (s->text[at] == ' ' || s->text[at] == '\t'))
+        at++;
+    return at;
+}
+
+static char char_after(const struct scan *s, const struct token *t)
+{
+    return s->text[skip_blanks(s, t->span.end)];
+}
+
+static bool binds_after(const struct scan *s, const struct token *t)    /* `word =`, `word, ..`: a name */
+{
+    const char *p = s->text + skip_blanks(s, t->span.end);
+    return (p[0] == '=' && p[1] != '=') || p[0] == ',';
+}
+
+static bool name_after(const struct scan *s, const struct token *t)
+{
+    char c = char_after(s, t);
+    return isalpha((unsigned char)c) || c == '_';
+}
+
+/* A header whose '{' stands on the line below: says so and reads on as if it were in place. */
+static bool brace_on_next_line(struct scan *s, const struct token *t)
+{
+    int at = t->span.end;
+    while (at < s->size && isspace((unsigned char)s->text[at]))
+        at++;
+    if (s->opens == BLOCK_NONE || s->text[at] != '{')
+        return false;
+    if (!s->reported)
+        diag_help(diag_error(E_SYNTAX, (struct span){t->span.file, at, at + 1}, "a '{' on a line of its own"),
+                  "a line end closes the statement: write '{' on the line of '%s'", s->head.text);
+    return s->reported = true;
+}
+
+/* ---- what tokens are ---- */
+
+bool scan_ends_operand(int kind)
+{
+    return kind == T_NAME || kind == T_NUMBER || kind == T_STRING || kind == T_PATTERN || kind == T_RPAREN ||
+           kind == T_RBRACKET || kind == T_RBRACE;
+}
+
+static bool goes_on(int kind)        /* a line that ends in this token goes on in the next one */
+{
+    switch (kind) {
+    case T_COMMA: case T_COLON: case T_EQUAL: case T_DOT: case T_ARROW: case T_PLUS: case T_MINUS: case T_TIMES:
+    case T_DIVIDE: case T_AT: case T_LESS: case T_LESS_EQUAL: case T_GREATER: case T_GREATER_EQUAL: case T_EQUALS:
+    case T_NOT_EQUAL: case T_AND: case T_OR: case T_NOT:
+        return true;
+    }
+    return false;
+}
+
+static bool at_start(const struct scan *s)              /* of a statement */
+{
+    return s->last.kind == 0 || s->last.kind == T_END || s->last.kind == T_LBRACE;
+}
+
+static bool wants_paths(int kind)
+{
+    return kind == T_SBP || kind == T_PIN || kind == T_SAVE || kind == T_PLACE || kind == T_RECOMPUTE ||
+           kind == T_FROZEN || kind == T_SPLIT || kind == T_COMM;
+}
+
+static bool has_settings(enum block b)
+{
+    return b == BLOCK_SETTINGS || b == BLOCK_TRAIN || b == BLOCK_EVALUATE || b == BLOCK_PIPELINE || b == BLOCK_CLUSTER;
+}
+
+/* A word at the start of a statement, or a word in its middle, or a name. */
+static void classify(struct scan *s, struct token *t)
+{
+    enum block block = scan_block(s);
+    if (at_start(s) && !inside_brackets(s)) {
+        if (block == BLOCK_BODY && binds_after(s, t))
+            return;
+        if (t->kind == T_PATTERN && char_after(s, t) != '"' && !name_after(s, t))
+            return;
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (words[i].blocks & (1u << block) && strcmp(words[i].text, t->text) == 0) {
+                t->kind = words[i].token;
+                s->opens = words[i].opens;
+                return;
+            }
+        return;
+    }
+    if (t->kind != T_NAME)
+        return;
+    if (strcmp(t->text, "dim") == 0 && block == BLOCK_TOP && arrlen(s->open) == 1 && name_after(s, t)) {
+        t->kind = T_DIM;
+        return;
+    }
+    bool heads_setting = s->last.kind == T_NAME && s->last.span.begin == s->head.span.begin && has_settings(block);
+    if ((scan_ends_operand(s->last.kind) && !heads_setting) || s->last.kind == T_PIPELINE ||
+        s->last.kind == T_EVALUATE || s->last.kind == T_EXPECT || s->last.kind == T_UNEVEN)
+        for (size_t i = 0; i < sizeof midwords / sizeof *midwords; i++)
+            if (strcmp(midwords[i].text, t->text) == 0)
+                t->kind = midwords[i].token;
+}
+
+/* ---- delivering ---- */
+
+static struct token token_at(int kind, struct span span)
+{
+    return (struct token){.kind = kind, .span = span};
+}
+
+static struct token deliver(struct scan *s, struct token t)
+{
+    if (at_start(s) && t.kind != T_END && t.kind != T_RBRACE) {
+        s->head = t;
+        s->reported = s->stray > 0;
+        s->path_list = false;
+    }
+    enum block block = scan_block(s);
+    bool start = t.kind == T_END || t.kind == T_LBRACE;
+    if (t.kind == T_PATTERN)
+        s->want_path = false;
+    else if (wants_paths(t.kind) || (t.kind == T_ON && block != BLOCK_PLAN))
+        s->want_path = true, s->path_list = t.kind != T_COMM && t.kind != T_SPLIT;
+    else if (t.kind == T_LBRACKET && s->last.kind == T_ON && block != BLOCK_PLAN)
+        s->want_path = true, s->path_list = true;
+    else if (t.kind == T_COMMA)
+        s->want_path = s->path_list;
+    else
+        s->want_path = false, s->path_list = false;
+    if (t.kind == T_END && s->stray)
+        s->stray--;
+    if (start)
+        s->want_path = block == BLOCK_FILES && !inside_brackets(s);
+    if (start)
+        s->opens = BLOCK_NONE, s->path_list = false;
+    s->before = s->last;
+    s->last = t;
+    return t;
+}
+
+static void queue_add(struct scan *s, struct token t)   /* delivered after what is queued already */
+{
+    arrins(s->queue, 0, t);
+}
+
+static struct token put_back(struct scan *s, struct token raw)
+{
+    s->again = raw;
+    s->putback = true;
+    return raw;
+}
+
+static struct token read_raw(struct scan *s)
+{
+    if (s->putback) {
+        s->putback = false;
+        return s->again;
+    }
+    return scan_raw(s);
+}
+
+void scan_give_up(struct scan *s, struct span at, const char *fact)
+{
+    if (s->done)
+        return;
+    diag_error(E_SYNTAX, at, "%s", fact);
+    s->done = true;
+    s->reported = true;
+}
+
+/* ---- brackets ---- */
+
+static const char *bracket_text(int closer, bool opener)
+{
+    if (closer == T_RPAREN)
+        return opener ? "(" : ")";
+    if (closer == T_RBRACKET)
+        return opener ? "[" : "]";
+    return opener ? "{" : "}";
+}
+
+static void open_bracket(struct scan *s, const struct token *t)
+{
+    struct open o = {.closer = T_RBRACE, .block = BLOCK_BRACKET, .span = t->span, .head = s->head};
+    if (t->kind == T_LPAREN)
+        o.closer = T_RPAREN;
+    else if (t->kind == T_LBRACKET)
+        o.closer = T_RBRACKET;
+    else if (t->kind == T_LAYOUT)
+        o.block = BLOCK_LAYOUT;
+    else
+        o.block = s->opens;
+    arrput(s->open, o);
+    if (arrlen(s->open) > NESTING_MAX)
+        scan_give_up(s, t->span, "brackets are nested too deeply");
+}
+
+/* What the user would call the open bracket: "plan 'dp2'", "'('". */
+static const char *open_name(const struct scan *s, const struct open *o)
+{
+    if (o->block >= BLOCK_LAYOUT || !o->head.text)
+        return mem_printf("'%s'", bracket_text(o->closer, true));
+    const char *p = s->text + o->head.span.end;
+    int n = skip_blanks(s, o->head.span.end) - o->head.span.end, m = 0;
+    while (isalnum((unsigned char)p[n + m]) || p[n + m] == '_')
+        m++;
+    if (m && m < 60)
+        return mem_printf("'%s %.*s'", o->head.text, m, p + n);
+    return mem_printf("'%s'", o->head.text);
+}
+
+/* Closes everything above `depth` by putting in the closers, then delivers `then` (kind -1: nothing). Reports the first. */
+static void close_to(struct scan *s, ptrdiff_t depth, struct span at)
+{
+    struct span here = {at.file, at.begin, at.begin};
+    while (arrlen(s->open) > depth) {
+        struct open o = arrpop(s->open);
+        int last = arrlen(s->queue) ? s->queue[0].kind : s->last.kind;
+        if (o.block < BLOCK_LAYOUT && last != T_END && last != T_LBRACE)
+            queue_add(s, token_at(T_END, here));
+        queue_add(s, token_at(o.closer, here));
+        if (o.block < BLOCK_LAYOUT)
+            queue_add(s, token_at(T_END, here));
+    }
+}
+
+static void report_open(struct scan *s, const struct open *o, struct span at, const char *before)
+{
+    if (s->reported || s->stray)
+        return;
+    s->reported = true;
+    struct diag *d = diag_error(E_SYNTAX, at, "missing '%s' before %s", bracket_text(o->closer, false), before);
+    diag_label(d, o->span, "%s opened here", o->block < BLOCK_LAYOUT ? open_name(s, o) : mem_printf("'%s'",
+               bracket_text(o->closer, true)));
+}
+
+/* A closer came. False: it closes nothing and is dropped. */
+static bool close_bracket(struct scan *s, struct token t)
+{
+    ptrdiff_t n = arrlen(s->open), low = t.kind == T_RBRACE ? 0 : block_depth(s), k = n - 1;
+    while (k >= low && s->open[k].closer != t.kind)
+        k--;
+    if (k < low) {
+        if (!s->reported && !s->stray)
+            diag_error(E_SYNTAX, t.span, "'%s' closes nothing", bracket_text(t.kind, false));
+        s->reported = true;
+        return false;
+    }
+    if (k < n - 1) {
+        report_open(s, &s->open[n - 1], t.span, mem_printf("'%s'", bracket_text(t.kind, false)));
+        close_to(s, k + 1, t.span);
+    }
+    struct open o = arrpop(s->open);
+    int last = arrlen(s->queue) ? s->queue[0].kind : s->last.kind;
+    if (o.block < BLOCK_LAYOUT && last != T_END && last != T_LBRACE)
+        queue_add(s, token_at(T_END, t.span));
+    queue_add(s, t);
+    if (o.block < BLOCK_LAYOUT)
+        queue_add(s, token_at(T_END, t.span));
+    return true;
+}
+
+/* ---- the statement after an error ---- */
+
+static struct token skip_statement(struct scan *s)
+{
+    struct token t = s->last;
+    if (t.kind == T_END || t.kind == 0)
+        return token_at(-1, t.span);                    /* nothing to skip */
+    bool opened = t.kind == T_LBRACE && arrlen(s->open) && arrlast(s->open).span.begin == t.span.begin;
+    enum block opens = opened ? arrlast(s->open).block : BLOCK_NONE;
+    ptrdiff_t target = block_depth(s);
+    if (opened && target == arrlen(s->open))
+        target--;
+    if (opened && opens != BLOCK_NONE)                  /* `layer X {`: go on with the block */
+        return token_at(-1, t.span);
+    if (t.first && arrlen(s->open) > target && t.span.begin > s->head.span.begin && !opened) {
+        arrsetlen(s->open, target);                     /* an open ( on the line before: a new statement begins here */
+        s->stray = 2;
+        put_back(s, t);
+        return token_at(T_END, t.span);
+    }
+    struct token before = t;
+    for (;;) {
+        t = read_raw(s);
+        ptrdiff_t n = arrlen(s->open);
+        if (t.kind == 0) {
+            put_back(s, t);
+            arrsetlen(s->open, n < target ? n : target);
+            return token_at(T_END, t.span);
+        }
+        if (t.kind == T_END && n == target)
+            return t;
+        if (t.kind == T_END) {
+            if (block_depth(s) > target || goes_on(before.kind))
+                continue;
+            arrsetlen(s->open, target);
+            s->stray = 2;
+            return t;
+        }
+        if (t.kind == T_LPAREN || t.kind == T_LBRACKET || t.kind == T_LBRACE) {
+            bool layout = t.kind == T_LBRACE && (inside_brackets(s) || before.kind == T_EQUAL || before.kind == T_COMMA);
+            if (t.kind == T_LBRACE && !layout && n == target && s->opens != BLOCK_NONE) {
+                put_back(s, t);
+                return token_at(-1, t.span);
+            }
+            if (layout)
+                t.kind = T_LAYOUT;
+            enum block kept = s->opens;
+            s->opens = BLOCK_NONE;
+            open_bracket(s, &t);
+            s->opens = kept;
+            if (s->done)
+                return token_at(T_END, t.span);
+        } else if (t.kind == T_RPAREN || t.kind == T_RBRACKET || t.kind == T_RBRACE) {
+            ptrdiff_t k = n - 1;
+            while (k >= target && s->open[k].closer != t.kind)
+                k--;
+            if (k >= target) {
+                bool block = s->open[k].block < BLOCK_LAYOUT;
+                arrsetlen(s->open, k);
+                if (block && k == target)
+                    return token_at(T_END, t.span);
+            } else if (t.kind == T_RBRACE && target > 0) {
+                arrsetlen(s->open, target);
+                put_back(s, t);
+                return token_at(T_END, t.span);
+            }
+        }
+        before = t;
+    }
+}
+
+/* ---- the main loop ---- */
+
+/* `layer X`, `plan p` .. in another block, first on its line: a '}' is missing before it. */
+static bool starts_top_block(const struct scan *s, const struct token *t)
+{
+    if (t->kind != T_NAME || !t->first || !arrlen(s->open))
+        return false;
+    bool named = strcmp(t->text, "layer") == 0 || strcmp(t->text, "model") == 0 || strcmp(t->text, "plan") == 0;
+    bool bare = strcmp(t->text, "train") == 0 || strcmp(t->text, "sample") == 0 || strcmp(t->text, "files") == 0;
+    return (named && name_after(s, t)) || (bare && char_after(s, t) == '{');
+}
+
+struct token scan_next(struct scan *s)
+{
+    if (s->recover) {
+        s->recover = false;
+        if (!s->done && !arrlen(s->queue)) {
+            struct token t = skip_statement(s);
+            if (t.kind >= 0)
+                return deliver(s, t);
+        }
+    }
+    for (;;) {
+        if (s->done) {
+            struct token t = token_at(s->last.kind == T_END || s->last.kind == 0 ? 0 : T_END, s->last.span);
+            return deliver(s, t);
+        }
+        if (arrlen(s->queue))
+            return deliver(s, arrpop(s->queue));
+        struct token t = read_raw(s);
+        if (starts_top_block(s, &t)) {
+            s->reported = false;
+            s->stray = 0;
+            report_open(s, &arrlast(s->open), t.span, mem_printf("'%s'", t.text));
+            close_to(s, 0, t.span);
+            put_back(s, t);
+            continue;
+        }
+        switch (t.kind) {
+        case 0:
+            if (arrlen(s->open)) {
+                s->reported = false;
+            s->stray = 0;
+                report_open(s, &arrlast(s->open), t.span, "the end of the file");
+                s->reported = true;
+                close_to(s, 0, t.span);
+                put_back(s, t);
+                continue;
+            }
+            if (!at_start(s)) {
+                put_back(s, t);
+                return deliver(s, token_at(T_END, t.span));
+            }
+            return deliver(s, t);
+        case T_END:
+            if (t.newline && (inside_brackets(s) || goes_on(s->last.kind)))
+                continue;
+            if (inside_brackets(s)) {
+                report_open(s, &arrlast(s->open), t.span, "';'");
+                close_to(s, block_depth(s), t.span);
+                put_back(s, t);
+                continue;
+            }
+            if (at_start(s))
+                continue;
+            if (t.newline && brace_on_next_line(s, &t))
+                continue;
+            return deliver(s, t);
+        case T_LBRACE:
+            if (inside_brackets(s) || s->last.kind == T_EQUAL || s->last.kind == T_COMMA)
+                t.kind = T_LAYOUT;
+            open_bracket(s, &t);
+            return deliver(s, t);
+        case T_LPAREN: case T_LBRACKET:
+            open_bracket(s, &t);
+            return deliver(s, t);
+        case T_RPAREN: case T_RBRACKET: case T_RBRACE:
+            close_bracket(s, t);
+            continue;
+        case T_NAME: case T_PATTERN:
+            classify(s, &t);
+            return deliver(s, t);
+        default:
+            return deliver(s, t);
+        }
+    }
+}
