@@ -1,0 +1,71 @@
+/* Embedding, its gradient, and rope: ops on positions and ids. The gradient of a table row is summed by one thread, in
+ * the order of the ids. */
+#include "cpu.h"
+
+void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+#pragma omp parallel for if (count * n > FL_GRAIN)
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = ids[i] - base;
+        if (row >= 0 && row < rows)
+            memcpy(y + i * n, w + row * n, (size_t)n * sizeof(float));
+        else
+            memset(y + i * n, 0, (size_t)n * sizeof(float));
+    }
+}
+
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    /* counting sort: the places of row r are order[start[r]] .. order[start[r + 1] - 1], ascending */
+    int32_t *start = fl_scratch(FL_SCRATCH_INDEX, (rows + 2 + count) * (int64_t)sizeof(int32_t)), *order = start + rows + 2;
+    memset(start, 0, (size_t)(rows + 2) * sizeof(int32_t));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = ids[i] - base;
+        if (row >= 0 && row < rows)
+            start[row + 2]++;
+    }
+    for (int64_t r = 2; r < rows + 2; r++)
+        start[r] += start[r - 1];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = ids[i] - base;
+        if (row >= 0 && row < rows)
+            order[start[row + 1]++] = (int32_t)i;
+    }
+#pragma omp parallel for schedule(dynamic, 16) if ((rows + count) * n > FL_GRAIN)
+    for (int64_t r = 0; r < rows; r++) {
+        float *to = dw + r * n;
+        memset(to, 0, (size_t)n * sizeof(float));
+        for (int32_t p = start[r]; p < start[r + 1]; p++) {
+            const float *from = dy + order[p] * n;
+#pragma omp simd
+            for (int64_t d = 0; d < n; d++)
+                to[d] += from[d];
+        }
+    }
+}
+
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base, bool half,
+             bool inverse)
+{
+    int64_t pairs = n / 2;
+    float *turn = fl_scratch(FL_SCRATCH_KERNEL, t * n * (int64_t)sizeof(float));    /* cos, sin of each position and pair */
+#pragma omp parallel for if (t * n > FL_GRAIN / 8)
+    for (int64_t p = 0; p < t; p++)
+        for (int64_t i = 0; i < pairs; i++) {
+            double angle = (double)(first + p) * pow(base, -2.0 * (double)i / (double)n);
+            turn[p * n + i] = (float)cos(angle);
+            turn[p * n + pairs + i] = (float)(inverse ? -sin(angle) : sin(angle));
+        }
+#pragma omp parallel for if (outer * t * inner * n > FL_GRAIN)
+    for (int64_t r = 0; r < outer * t * inner; r++) {
+        const float *from = x + r * n, *c = turn + r / inner % t * n, *s = c + pairs;
+        float *to = y + r * n;
+        int64_t step = half ? 1 : 2, other = half ? pairs : 1;
+#pragma omp simd
+        for (int64_t i = 0; i < pairs; i++) {
+            float a = from[i * step], b = from[i * step + other];
+            to[i * step] = a * c[i] - b * s[i];
+            to[i * step + other] = a * s[i] + b * c[i];
+        }
+    }
+}

@@ -1,0 +1,91 @@
+/* Dropout, the global norm and the optimizers. Element-wise but for the sums, which go by chunks of fixed size in double. */
+#include "../fl_random.h"
+#include "cpu.h"
+
+enum { CHUNK = 16384 };
+
+void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                const struct fl_place *at)
+{
+    uint64_t key = fl_key(s->seed, path_hash);
+    int last = at->ndim - 1;
+    int64_t rows = 1, n = at->ndim ? at->n[last] : 1;
+    for (int d = 0; d < last; d++)
+        rows *= at->n[d];
+    float by = 1 / (1 - p);
+    int64_t step = s->step;
+#pragma omp parallel for if (rows * n > FL_GRAIN / 16)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t rest = r, index = 0, stride = at->ndim ? at->size[last] : 1;
+        for (int d = last - 1; d >= 0; d--) {
+            index += (at->base[d] + rest % at->n[d]) * stride;
+            rest /= at->n[d];
+            stride *= at->size[d];
+        }
+        index += at->ndim ? at->base[last] : 0;
+        for (int64_t i = 0; i < n; i++) {
+            bool kept = fl_uniform(key, step, (uint32_t)block, (uint64_t)(index + i)) >= p;
+            y[r * n + i] = kept ? x[r * n + i] * by : 0;
+        }
+    }
+}
+
+void fl_square_sum(float *y, const float *x, int64_t n)
+{
+    int64_t chunks = (n + CHUNK - 1) / CHUNK;
+    double *part = fl_scratch(FL_SCRATCH_KERNEL, chunks * (int64_t)sizeof(double)), sum = 0;
+#pragma omp parallel for if (n > FL_GRAIN)
+    for (int64_t c = 0; c < chunks; c++) {
+        double squares = 0;
+#pragma omp simd reduction(+ : squares)
+        for (int64_t i = c * CHUNK; i < fl_least((c + 1) * CHUNK, n); i++)
+            squares += (double)x[i] * x[i];
+        part[c] = squares;
+    }
+    for (int64_t c = 0; c < chunks; c++)
+        sum += part[c];
+    *y = (float)sum;
+}
+
+void fl_global_norm(float *y, const float *squares, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += squares[i];
+    *y = (float)sqrt(sum);
+}
+
+void fl_clip_scale(float *y, const float *norm, float clip)
+{
+    float by = clip / (*norm + 1e-6f);
+    *y = by < 1 ? by : 1;
+}
+
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float beta1,
+              float beta2, float eps, float decay)
+{
+    double t = (double)s->step + 1;
+    float step_size = (float)(s->lr / (1 - pow(beta1, t))), root = (float)sqrt(1 - pow(beta2, t));
+    float shrink = 1 - s->lr * decay, by = scale ? *scale : 1, rest1 = 1 - beta1, rest2 = 1 - beta2;
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * by;
+        m[i] = beta1 * m[i] + rest1 * d;
+        v[i] = beta2 * v[i] + rest2 * d * d;
+        w[i] = w[i] * shrink - step_size * m[i] / (sqrtf(v[i]) / root + eps);
+    }
+}
+
+void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
+            float momentum, float decay)
+{
+    float lr = s->lr, by = scale ? *scale : 1;
+    bool first = s->step == 0;
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * by + decay * w[i];
+        if (momentum_buffer)
+            d = momentum_buffer[i] = first ? d : momentum * momentum_buffer[i] + d;
+        w[i] -= lr * d;
+    }
+}
