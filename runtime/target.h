@@ -19,6 +19,7 @@ void fl_target_stop(void);
 /* Communicators and links of this rank, made in the program's order before the first step. `peer` is a rank of the
  * world, `tag` is unique per link. */
 struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size);    /* called by all ranks; colour -1: not a member, gives NULL */
+void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */
 double fl_comm_seconds(void);                        /* spent in communication since the start, on this rank */

@@ -31,6 +31,7 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g)
     int64_t n[3] = { 1, 1, 1 }, total = 1;
     for (int d = 0; d < g->nbatch; d++)
         total *= n[d] = g->batch[d];
+    fl_poll();                                       /* messages under way move on between matrices */
     if (total == 1 || g->nbatch == 0) {
         one(c, a, b, g);
         return;

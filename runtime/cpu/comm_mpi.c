@@ -1,0 +1,181 @@
+/* Collectives over MPI on host memory. A tensor that is cut along an inner dim is packed into rank order first, or
+ * unpacked after, in scratch memory. Reductions run in pieces of fixed size, which MPI does faster than one large
+ * message; piece sizes depend on extents only, so equal runs add in equal order. */
+#include "comm.h"
+#include <limits.h>
+#include <stdlib.h>
+
+enum { PIECE = 1 << 18 };                /* floats in one reduction */
+
+static double seconds;
+static struct fl_comm **all;
+static int nall;
+
+double fl_comm_seconds(void) { return seconds; }
+
+double fl_comm_begin(const char *peers)
+{
+    fl_waiting(peers);
+    return MPI_Wtime();
+}
+
+void fl_comm_end(double start)
+{
+    seconds += MPI_Wtime() - start;
+    fl_waiting(NULL);
+}
+
+struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
+{
+    MPI_Comm mpi;
+    FL_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour < 0 ? MPI_UNDEFINED : colour, key, &mpi));
+    if (colour < 0)
+        return NULL;
+    struct fl_comm *c = fl_alloc(sizeof *c);
+    c->mpi = mpi;
+    c->name = name;
+    FL_MPI(MPI_Comm_rank(mpi, &c->rank));
+    FL_MPI(MPI_Comm_size(mpi, &c->size));
+    if (c->size != size)
+        FL_FAIL("the program's tables are damaged: compile it again", "communicator %s has %d ranks, not %d", name, c->size, size);
+    char *text = fl_alloc(16 + 8 * c->size);
+    int *world = fl_alloc(c->size * (int64_t)sizeof(int)), at = fl_rank_number;
+    FL_MPI(MPI_Allgather(&at, 1, MPI_INT, world, 1, MPI_INT, mpi));
+    int length = sprintf(text, "ranks");
+    for (int i = 0; i < c->size && i < 32; i++)
+        length += sprintf(text + length, " %d", world[i]);
+    free(world);
+    c->peers = text;
+    all = realloc(all, (size_t)(nall + 1) * sizeof *all);
+    if (!all)
+        FL_FAIL(NULL, "out of memory");
+    all[nall++] = c;
+    return c;
+}
+
+void fl_comm_stop(void)
+{
+    fl_links_stop();
+    for (int i = 0; i < nall; i++) {
+        FL_MPI(MPI_Comm_free(&all[i]->mpi));
+        free(all[i]->peers);
+        free(all[i]);
+    }
+    free(all);
+    all = NULL;
+    nall = 0;
+}
+
+int fl_comm_rank(const fl_comm *c) { return c->rank; }
+int fl_comm_size(const fl_comm *c) { return c->size; }
+
+static MPI_Op op_of(enum fl_reduce kind) { return kind == FL_SUM ? MPI_SUM : kind == FL_MAX ? MPI_MAX : MPI_MIN; }
+
+static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, enum fl_reduce kind)
+{
+    if (c->size == 1)
+        return;
+    double start = fl_comm_begin(c->peers);
+    for (int64_t at = 0; at < n; at += PIECE)
+        FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * 4, (int)fl_least(PIECE, n - at), type, op_of(kind), c->mpi));
+    fl_comm_end(start);
+}
+
+void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind) { reduce_all(c, x, n, MPI_FLOAT, kind); }
+void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind) { reduce_all(c, x, n, MPI_INT32_T, kind); }
+
+/* Counts and displacements of the parts of outer x n x inner, in elements, for the v-collectives. */
+struct parts { int *count, *at; };
+
+static void part_set(struct parts *p, int i, int64_t count, int64_t at)
+{
+    if (count > INT_MAX || at > INT_MAX)
+        FL_FAIL("split the tensor over more ranks", "a collective of %lld elements is too large for MPI", (long long)(count + at));
+    p->count[i] = (int)count;
+    p->at[i] = (int)at;
+}
+
+static struct parts parts_of(const fl_comm *c, int which, int64_t outer, int64_t n, int64_t inner)
+{
+    int *memory = c->counts[which] ? c->counts[which] : fl_alloc(2 * c->size * (int64_t)sizeof(int));
+    ((fl_comm *)c)->counts[which] = memory;
+    struct parts p = { memory, memory + c->size };
+    for (int i = 0; i < c->size; i++)
+        part_set(&p, i, outer * fl_part_size(n, c->size, i) * inner, outer * fl_part_base(n, c->size, i) * inner);
+    return p;
+}
+
+/* Between outer x n x inner and the same cut into parts along n, part after part. */
+static void cut(char *packed, const char *whole, const fl_comm *c, int64_t outer, int64_t n, int64_t inner, int bytes)
+{
+    for (int i = 0; i < c->size; i++)
+        fl_take(packed + outer * fl_part_base(n, c->size, i) * inner * bytes, whole, outer, n, fl_part_base(n, c->size, i),
+                fl_part_size(n, c->size, i), inner, bytes);
+}
+
+static void join(char *whole, const char *packed, const fl_comm *c, int64_t outer, int64_t n, int64_t inner, int bytes)
+{
+    for (int i = 0; i < c->size; i++)
+        fl_put(whole, packed + outer * fl_part_base(n, c->size, i) * inner * bytes, outer, n, fl_part_base(n, c->size, i),
+               fl_part_size(n, c->size, i), inner, bytes);
+}
+
+static MPI_Datatype type_of(int bytes)
+{
+    return bytes == 1 ? MPI_UINT8_T : bytes == 2 ? MPI_UINT16_T : bytes == 4 ? MPI_UINT32_T : MPI_UINT64_T;
+}
+
+void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes)
+{
+    if (c->size == 1) {
+        fl_copy(dst, src, outer * n * inner, element_bytes);
+        return;
+    }
+    double start = fl_comm_begin(c->peers);
+    struct parts p = parts_of(c, 0, outer, n, inner);
+    void *packed = outer == 1 ? dst : fl_scratch(FL_SCRATCH_RECV, outer * n * inner * element_bytes);
+    FL_MPI(MPI_Allgatherv(src, p.count[c->rank], type_of(element_bytes), packed, p.count, p.at, type_of(element_bytes), c->mpi));
+    if (packed != dst)
+        join(dst, packed, c, outer, n, inner, element_bytes);
+    fl_comm_end(start);
+}
+
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, enum fl_reduce kind)
+{
+    if (c->size == 1) {
+        fl_copy(dst, src, outer * n * inner, sizeof(float));
+        return;
+    }
+    double start = fl_comm_begin(c->peers);
+    struct parts p = parts_of(c, 0, outer, n, inner);
+    const float *packed = src;
+    if (outer > 1) {
+        packed = fl_scratch(FL_SCRATCH_SEND, outer * n * inner * (int64_t)sizeof(float));
+        cut((char *)packed, (const char *)src, c, outer, n, inner, sizeof(float));
+    }
+    FL_MPI(MPI_Reduce_scatter(packed, dst, p.count, MPI_FLOAT, op_of(kind), c->mpi));
+    fl_comm_end(start);
+}
+
+void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
+                   bool split_a, int element_bytes)
+{
+    int64_t mine_a = fl_part_size(a, c->size, c->rank), mine_b = fl_part_size(b, c->size, c->rank);
+    /* seen from src: cut along one dim; seen from dst: joined along the other; as outer x n x inner each */
+    int64_t cut_outer = split_a ? outer : outer * mine_a * middle, cut_n = split_a ? a : b;
+    int64_t cut_inner = split_a ? middle * mine_b * inner : inner;
+    int64_t join_outer = split_a ? outer * mine_a * middle : outer, join_n = split_a ? b : a;
+    int64_t join_inner = split_a ? inner : middle * mine_b * inner;
+    if (c->size == 1) {
+        fl_copy(dst, src, outer * a * middle * b * inner, element_bytes);
+        return;
+    }
+    double start = fl_comm_begin(c->peers);
+    struct parts send = parts_of(c, 0, cut_outer, cut_n, cut_inner), recv = parts_of(c, 1, join_outer, join_n, join_inner);
+    char *out = fl_scratch(FL_SCRATCH_SEND, cut_outer * cut_n * cut_inner * element_bytes);
+    char *in = fl_scratch(FL_SCRATCH_RECV, join_outer * join_n * join_inner * element_bytes);
+    cut(out, src, c, cut_outer, cut_n, cut_inner, element_bytes);
+    FL_MPI(MPI_Alltoallv(out, send.count, send.at, type_of(element_bytes), in, recv.count, recv.at, type_of(element_bytes), c->mpi));
+    join(dst, in, c, join_outer, join_n, join_inner, element_bytes);
+    fl_comm_end(start);
+}
