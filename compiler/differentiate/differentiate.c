@@ -1,6 +1,33 @@
+/* differentiate: from the forward graph of the train entry to the whole training step. backward.c appends the gradients,
+ * update.c the norm and the optimizer. Other entries stay as they are. */
+#include "../base/diag.h"
 #include "../passes.h"
+#include "tape.h"
+
+static void warn_untrained(struct differentiation *d)
+{
+    for (int i = 0; i < arrlen(d->trained); i++) {
+        const struct param *p = d->trained[i].param;
+        if (d->trained[i].grad)
+            continue;
+        struct diag *x = diag_warning(W_NO_GRADIENT, p->span, "parameter %s gets no gradient", p->path);
+        diag_note(x, d->trained[i].value ? "the loss does not depend on it, or only through detach or a comparison"
+                                         : "nothing reads it");
+        diag_help(x, "write `frozen %s` in train if that is meant", p->path);
+    }
+}
 
 void differentiate(struct module *m)
 {
-    (void)m;
+    struct graph *g = m->graph[ENTRY_TRAIN];
+    if (!g || !m->train.present)
+        return;
+    if (!g->loss)
+        BUG("the train entry has no loss");
+    struct differentiation d = {.g = g};
+    find_needs(&d);
+    if (!backward(&d))
+        return;
+    warn_untrained(&d);
+    update(&d);
 }

@@ -1,0 +1,25 @@
+/* Reverse mode over regions. A tape belongs to one backward region and collects, for values of the forward region it
+ * mirrors and of the regions around it, the gradients that their uses contribute. */
+#ifndef FLOWC_TAPE_H
+#define FLOWC_TAPE_H
+#include "../op.h"
+
+struct trained {                 /* one parameter that a gradient reaches, or could */
+    struct param *param;
+    struct value *value;         /* output of its param node */
+    struct value *grad;          /* in the backward region that mirrors value->region; NULL: none */
+    struct value *square;
+};
+
+struct differentiation {
+    struct graph *g;
+    struct trained *trained;     /* stb_ds array in declaration order */
+    bool *needs;                 /* by id of a forward value: does it depend on a trained parameter, smoothly? */
+    int nforward;                /* values of the forward graph have smaller ids */
+};
+
+void find_needs(struct differentiation *d);                              /* needs.c; also fills trained[] */
+bool backward(struct differentiation *d);                                /* backward.c */
+void update(struct differentiation *d);                                  /* update.c */
+struct trained *trained_find(struct differentiation *d, const struct param *p);   /* NULL when not trained */
+#endif

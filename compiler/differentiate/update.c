@@ -1,0 +1,158 @@
+/* The update: squared sums of all gradients, their global norm, the clipping factor, and one optimizer node for each
+ * parameter with its states. What belongs to parameters of a repeat body is in a repeat of the update phase that walks
+ * the same blocks. */
+#include "../module.h"
+#include "tape.h"
+#include <string.h>
+
+struct builder {
+    struct differentiation *d;
+    struct value *scale;         /* factor on every gradient, or NULL */
+    void (*each)(struct builder *b, struct region *at, struct trained *t);
+};
+
+static struct node *make(struct builder *b, struct region *at, const struct op *op, const struct trained *t)
+{
+    struct node *n = node_new(b->d->g, at, op, t->param->span);
+    n->phase = PHASE_UPDATE;
+    n->path = t->param->path;
+    return n;
+}
+
+static void square(struct builder *b, struct region *at, struct trained *t)
+{
+    struct node *n = make(b, at, &op_square_sum, t);
+    node_in(n, t->grad);
+    node_finish(b->d->g, n);
+    t->square = n->out[0];
+    t->square->path = mem_printf("%s#square", t->param->path);
+}
+
+/* A state of the shape of the parameter, zero at the start, kept beside it. */
+static struct value *state(struct builder *b, struct region *at, const struct trained *t, const char *suffix)
+{
+    struct module *m = b->d->g->module;
+    struct param *p = NEW(struct param);
+    *p = *t->param;
+    p->index = (int)arrlen(m->params);
+    p->path = intern(mem_printf("%s%s", t->param->path, suffix));
+    p->init = INIT_ZEROS;
+    p->is_state = true;
+    p->decay = 0;
+    p->file_name = NULL;
+    p->file_shape = NULL;
+    p->file_transpose = false;
+    arrput(m->params, p);
+    struct node *n = make(b, at, &op_param, t);
+    node_set_ptr(n, "param", p);
+    node_finish(b->d->g, n);
+    return n->out[0];
+}
+
+static void apply(struct builder *b, struct region *at, struct trained *t)
+{
+    struct train_spec *spec = &b->d->g->module->train;
+    bool sgd = spec->optimizer && !strcmp(spec->optimizer, "sgd");
+    struct value *states[2] = {NULL, NULL};
+    if (!sgd) {
+        states[0] = state(b, at, t, "#m");
+        states[1] = state(b, at, t, "#v");
+    } else if (spec->momentum != 0) {
+        states[0] = state(b, at, t, "#m");
+    }
+    struct node *n = make(b, at, sgd ? &op_sgd : &op_adamw, t);
+    node_in(n, t->value);
+    node_in(n, t->grad);
+    node_in(n, states[0]);
+    if (!sgd)
+        node_in(n, states[1]);
+    node_in(n, b->scale);
+    node_set_ptr(n, "param", t->param);
+    node_set_ptr(n, "train", spec);
+    node_finish(b->d->g, n);
+}
+
+static bool has_trained(struct differentiation *d, const struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        const struct trained *t = n->op == &op_param ? trained_find(d, node_ptr(n, "param")) : NULL;
+        if ((t && t->grad) || (n->body && has_trained(d, n->body)))
+            return true;
+    }
+    return false;
+}
+
+/* Does each for every trained parameter of `forward`, building into `at`, which walks the same blocks. */
+static void visit(struct builder *b, struct region *forward, struct region *at)
+{
+    int count = (int)arrlen(forward->nodes);     /* the root grows under the loop */
+    for (int i = 0; i < count; i++) {
+        struct node *f = forward->nodes[i];
+        if (f->phase != PHASE_FORWARD)
+            continue;
+        if (f->op == &op_param) {
+            struct trained *t = trained_find(b->d, node_ptr(f, "param"));
+            if (t && t->grad)
+                b->each(b, at, t);
+        } else if (f->body && has_trained(b->d, f->body)) {
+            struct region *body = region_new(at, f->body->count);
+            body->mirror = f->body;
+            struct node *n = node_new(b->d->g, at, &op_repeat, f->span);
+            n->phase = PHASE_UPDATE;
+            n->path = f->path;
+            n->body = body;
+            body->owner = n;
+            node_finish(b->d->g, n);
+            visit(b, f->body, body);
+        }
+    }
+}
+
+static struct value *scalar(struct differentiation *d, const struct op *op, struct value *in, const char *path)
+{
+    struct node *n = node_new(d->g, d->g->root, op, d->g->module->train.span);
+    n->phase = PHASE_UPDATE;
+    node_in(n, in);
+    if (op == &op_clip_scale)
+        node_set_num(n, "clip", d->g->module->train.clip);
+    node_finish(d->g, n);
+    n->out[0]->path = path;
+    return n->out[0];
+}
+
+static void output(struct differentiation *d, const char *name, struct value *v)
+{
+    for (int i = 0; i < arrlen(d->g->root->nodes); i++) {
+        struct node *n = d->g->root->nodes[i];
+        if (n->op == &op_output && !strcmp(node_str(n, "name"), name))
+            return;
+    }
+    struct node *n = node_new(d->g, d->g->root, &op_output, v->span);
+    n->phase = PHASE_UPDATE;
+    node_in(n, v);
+    node_set_str(n, "name", name);
+    node_set_int(n, "metric", 0);
+    node_finish(d->g, n);
+}
+
+void update(struct differentiation *d)
+{
+    struct module *m = d->g->module;
+    struct builder b = {.d = d, .each = square};
+    visit(&b, d->g->root, d->g->root);
+    struct node *partials = node_new(d->g, d->g->root, &op_norm_partials, m->train.span);
+    partials->phase = PHASE_UPDATE;
+    for (int i = 0; i < arrlen(d->trained); i++)
+        if (d->trained[i].square)
+            node_in(partials, d->trained[i].square);
+    node_finish(d->g, partials);
+    partials->out[0]->path = "grad_norm#squares";
+    struct value *norm = scalar(d, &op_global_norm, partials->out[0], "grad_norm");
+    if (m->train.clip > 0)
+        b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
+    b.each = apply;
+    visit(&b, d->g->root, d->g->root);
+    output(d, "loss", d->g->loss);
+    output(d, "grad_norm", norm);
+}

@@ -1,0 +1,8 @@
+/* The steps of rewrite, in the order in which they run. */
+#ifndef FLOWC_REWRITE_H
+#define FLOWC_REWRITE_H
+#include "../op.h"
+
+void replace_nodes(struct graph *g);     /* replace.c: identities go, ops with lower become their parts */
+void remove_dead(struct graph *g);       /* dead.c: what no effect needs goes */
+#endif
