@@ -26,8 +26,9 @@
  *   share (stages without blocks have no node). Its carried values arrive by box_recv from the stage before (in the
  *   order walked), the first stage starts from the logical operand, and out[k] goes on by box_send or is read here.
  *   need[k] == body->args[k]->lay == body->results[k]->lay == out[k]->lay: body ends with any conversion needed.
- * - box_recv nodes come first in their phase, box_send nodes last; both in order of links. The two ends of a link are in
- *   the same phase; the value received may be read by later phases (it is then saved like any other).
+ * - In the phases of a micro-batch box_recv nodes come first, box_send nodes last; both in order of links. In SETUP and
+ *   UPDATE they stand where they are needed, among the stage reduces, in one order over all stages. The two ends of a link
+ *   are in the same phase; the value received may be read by later phases (it is then saved like any other).
  * - box_accumulate stands right after the producer, in a body if the producer does (then its output is one per block).
  *   With one micro-batch there is none: the per-micro-batch value itself is read in the once-phase.
  * - A collective at root may convert whole stacks (gradient buckets): in[k]->region is a body. Then out[k]->region is the

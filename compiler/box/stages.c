@@ -1,0 +1,186 @@
+/* Cloning logical nodes into stage programs. Operands come first (their links and conversions are appended where they
+ * belong, which for a body under construction is before its repeat node), then the node itself. */
+#include "boxer.h"
+
+struct region *boxer_root(struct boxer *b, int stage, enum phase phase)
+{
+    struct region **root = &b->p->stages[stage].phase[b->g->entry][phase];
+    if (!*root)
+        *root = region_new(NULL, 1);
+    return *root;
+}
+
+struct value *boxer_read(struct boxer *b, int stage, struct value *v, const struct layout *need, struct region *at,
+                         enum phase phase)
+{
+    return boxer_convert(b, stage, boxer_obtain(b, stage, v, need, phase), need, at, phase);
+}
+
+struct value *clone_out(struct boxer *b, int stage, struct node *n, const struct value *like, const struct layout *lay)
+{
+    struct value *v = node_out(b->p->stages[stage].graph, n, like->type, like->ndim, like->dim);
+    v->path = like->path;
+    v->span = like->span;
+    v->has_ignore = like->has_ignore;
+    v->ignore = like->ignore;
+    v->call_output = like->call_output;
+    v->alias = like->alias;
+    v->lay = *lay;
+    return v;
+}
+
+static struct value *clone_argument(struct boxer *b, int stage, struct region *r, const struct value *like, int index)
+{
+    struct value *v = value_new(b->p->stages[stage].graph, r, like->type, like->ndim, like->dim);
+    v->path = like->path;
+    v->span = like->span;
+    v->lay = like->lay;
+    v->def_index = index;
+    b->prime[(int64_t)stage * arrlen(b->g->values) + like->id] = v;
+    return v;
+}
+
+static void remember(struct boxer *b, int stage, const struct node *n, struct node *clone)
+{
+    struct node **clones = hmget(b->nodes, n);
+    if (!clones) {
+        clones = NEW_ARRAY(struct node *, b->p->nstage);
+        hmput(b->nodes, n, clones);
+    }
+    clones[stage] = clone;
+}
+
+static struct region *clone_body(struct boxer *b, int stage, struct region *r, struct region *parent, enum phase phase)
+{
+    struct region *body = region_new(parent, r->count);
+    const int64_t *cut = b->p->nstage > 1 && !parent->parent ? region_cut(r) : NULL;
+    if (cut) {
+        body->count = cut[stage + 1] - cut[stage];
+        body->first = cut[stage];
+    }
+    body->reverse = r->reverse;
+    if (r->mirror) {
+        struct region **mirrors = hmget(b->regions, r->mirror);
+        if (!mirrors || !mirrors[stage])
+            BUG("a repeat on stage %d walks blocks that are elsewhere", stage);
+        body->mirror = mirrors[stage];
+    }
+    struct region **clones = hmget(b->regions, r);
+    if (!clones) {
+        clones = NEW_ARRAY(struct region *, b->p->nstage);
+        hmput(b->regions, r, clones);
+    }
+    clones[stage] = body;
+    if (r->index)
+        body->index = clone_argument(b, stage, body, r->index, 0);
+    for (int k = 0; k < arrlen(r->args); k++)
+        arrput(body->args, clone_argument(b, stage, body, r->args[k], k));
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        boxer_clone(b, stage, r->nodes[i], body, phase);
+    for (int k = 0; k < arrlen(r->args); k++)
+        arrput(body->results, boxer_read(b, stage, r->results[k], &body->args[k]->lay, body, phase));
+    return body;
+}
+
+/* carried: what a cut repeat starts from on this stage, or NULL for the logical operands */
+static struct node *clone_with(struct boxer *b, int stage, struct node *n, struct region *at, enum phase phase,
+                               struct value **carried)
+{
+    struct graph *g = b->p->stages[stage].graph;
+    struct value **in = NULL;
+    for (int k = 0; k < arrlen(n->in); k++) {
+        const struct layout *need = n->body ? &n->body->args[k]->lay : n->need ? &n->need[k] : NULL;
+        if (carried)
+            arrput(in, boxer_convert(b, stage, carried[k], need, at, phase));
+        else
+            arrput(in, n->in[k] ? boxer_read(b, stage, n->in[k], need ? need : &n->in[k]->lay, at, phase) : NULL);
+    }
+    struct region *body = n->body ? clone_body(b, stage, n->body, at, phase) : NULL;
+    if (n->op == &op_to) {               /* a conversion written by the user: done by boxer_convert, no node of its own */
+        b->prime[(int64_t)stage * arrlen(b->g->values) + n->out[0]->id] =
+            boxer_convert(b, stage, in[0], &n->out[0]->lay, at, phase);
+        return NULL;
+    }
+    struct node *c = node_new(g, at, n->op, n->span);
+    c->in = in;
+    c->path = n->path;
+    c->phase = phase;
+    c->stage = stage;
+    c->why = n->why;
+    for (int i = 0; i < arrlen(n->attr); i++)
+        arrput(c->attr, n->attr[i]);
+    if (n->forward) {
+        struct node **clones = hmget(b->nodes, n->forward);
+        c->forward = clones ? clones[stage] : NULL;
+    }
+    if (body) {
+        c->body = body;
+        body->owner = c;
+    }
+    for (int k = 0; k < arrlen(n->out); k++)
+        b->prime[(int64_t)stage * arrlen(b->g->values) + n->out[k]->id] =
+            clone_out(b, stage, c, n->out[k], body ? &body->args[k]->lay : &n->out[k]->lay);
+    remember(b, stage, n, c);
+    return c;
+}
+
+struct node *boxer_clone(struct boxer *b, int stage, struct node *n, struct region *at, enum phase phase)
+{
+    return clone_with(b, stage, n, at, phase, NULL);
+}
+
+/* A cut repeat on every stage that has blocks, in the order they are walked; what it carries travels along. */
+static void clone_cut(struct boxer *b, struct node *n, const int64_t *cut)
+{
+    int stages = b->p->nstage, last = -1;
+    struct node *before = NULL;
+    for (int i = 0; i < stages; i++) {
+        int s = n->body->reverse ? stages - 1 - i : i;
+        if (cut[s + 1] == cut[s])
+            continue;
+        struct value **carried = NULL;
+        for (int k = 0; before && k < arrlen(before->out); k++)
+            arrput(carried, boxer_link(b, last, s, before->out[k], n->phase));
+        before = clone_with(b, s, n, boxer_root(b, s, n->phase), n->phase, carried);
+        for (int k = 0; last >= 0 && k < arrlen(n->out); k++)      /* out[k] is what the last of them leaves */
+            b->prime[(int64_t)last * arrlen(b->g->values) + n->out[k]->id] = NULL;
+        last = s;
+    }
+}
+
+static bool updates_parameter(const struct node *n)
+{
+    return (n->op->flags & OP_EFFECT) && arrlen(n->in) && n->in[0] && n->in[0]->def && n->in[0]->def->op == &op_param;
+}
+
+void boxer_clone_root(struct boxer *b, struct node *n)
+{
+    int stages = b->p->nstage;
+    if (n->op->flags & OP_SOURCE)
+        return;                          /* cloned by boxer_obtain where it is read */
+    if (n->op == &op_norm_partials) {
+        boxer_partials(b, n);
+    } else if (b->sunk[n->id]) {
+        boxer_sum_uses(b, n);
+    } else if (n->op == &op_output) {
+        boxer_output(b, n);
+    } else if (n->body && stages > 1 && region_cut(n->body)) {
+        clone_cut(b, n, region_cut(n->body));
+    } else if (b->replicated[n->id]) {
+        for (int s = 0; s < stages; s++)
+            boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
+    } else if (updates_parameter(n)) {
+        const struct param *param = node_ptr(n->in[0]->def, "param");
+        bool any = false;
+        for (int s = 0; s < stages; s++)
+            if (b->param_on[param->index * stages + s]) {
+                boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
+                any = true;
+            }
+        if (!any)
+            boxer_clone(b, home_of_node(b, n), n, boxer_root(b, home_of_node(b, n), n->phase), n->phase);
+    } else {
+        int s = home_of_node(b, n);
+        boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
+    }
+}
