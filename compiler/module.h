@@ -116,6 +116,7 @@ struct train_spec {
     double clip;                 /* 0: no clipping */
     uint64_t seed;
 };
+double train_lr(const struct train_spec *t, int64_t step);         /* learning rate of a step, from 0; ops/optimizer.c */
 struct evaluate_spec {
     bool present;
     int64_t every, steps;

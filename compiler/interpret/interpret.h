@@ -40,7 +40,6 @@ void run_watch(struct run *r, void (*seen)(void *context, const struct value *v,
 
 /* ---- train.c ---- */
 
-double train_lr(const struct train_spec *t, int64_t step);
 struct train_report { int64_t step; double loss, grad_norm, lr; };
 /* Steps of training over a token file already in memory, with the reader's rule of positions. */
 void run_train(struct run *r, const struct module *m, const double *tokens, int64_t ntoken, int64_t steps,

@@ -1,20 +1,5 @@
-/* Training in float64: the learning rate, the reader's positions, and the report of each step. */
+/* Training in float64: the reader's positions and the report of each step. */
 #include "interpret.h"
-#include <math.h>
-#include <stdlib.h>
-
-double train_lr(const struct train_spec *t, int64_t step)
-{
-    double k = (double)step, warmup = (double)t->lr_warmup, left = (double)(t->steps - t->lr_warmup);
-    if (t->lr_kind == LR_CONSTANT)
-        return t->lr_peak;
-    if (step < t->lr_warmup)
-        return t->lr_peak * (k + 1) / warmup;
-    double done = left > 0 ? (k - warmup) / left : 1;
-    if (t->lr_kind == LR_LINEAR)
-        return t->lr_floor + (t->lr_peak - t->lr_floor) * (1 - done);
-    return t->lr_floor + (t->lr_peak - t->lr_floor) * (1 + cos(M_PI * done)) / 2;
-}
 
 /* Elements of the model input of this name; the graph's input nodes know. */
 struct size_of { const char *name; int64_t count; };

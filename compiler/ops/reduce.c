@@ -196,7 +196,7 @@ static bool mean_shape(struct graph *g, struct node *n)
     if (!node_attr(n, "axes") && !node_attr(n, "axis")) {
         struct diag *d = diag_error(E_ARGUMENTS, n->span, "mean needs its axes");
         diag_label(d, n->in[0]->span, "%s", value_type_text(n->in[0], NULL));
-        diag_help(d, "name them, as in mean(x, axes = [%s]), or divide a sum by a count(..)",
+        diag_help(d, "name them, as in mean(x, axis = %s), or divide a sum by a count(..)",
                   n->in[0]->ndim && n->in[0]->dim[0]->name ? n->in[0]->dim[0]->name : "0");
         return false;
     }
@@ -228,7 +228,7 @@ static void mean_grad(struct grad *c)
 
 const struct op op_mean = {
     .name = "mean", .doc = "sum of x over axes, divided by their number of entries",
-    .args = "x, axes:axes, keep:bool=false", .rule_of = sum_rule, .linear = "{a}", .shape = mean_shape,
+    .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule, .linear = "{a}", .shape = mean_shape,
     .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .call = "fl_mean(%o0, %i0, %reduce)",
 };
 
