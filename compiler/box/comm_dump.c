@@ -15,7 +15,7 @@ struct record {
     int values;                      /* tensors in one call */
     int *stages;                     /* stb_ds array */
     int64_t *total;                  /* bytes a step, per stage */
-    int first, last;                 /* stages of a link, or -1 */
+    const char *route;               /* of links: "stage 0 -> 1, 1 -> 2" */
 };
 
 struct survey {
@@ -49,7 +49,7 @@ static const char *kind_of(const struct node *n)
 static void add_record(struct survey *s, const struct node *n)
 {
     const struct physical *p = s->p;
-    struct record r = {.entry = s->entry, .phase = s->phase, .kind = kind_of(n), .first = -1, .last = -1};
+    struct record r = {.entry = s->entry, .phase = s->phase, .kind = kind_of(n)};
     const struct value *v = n->in[0];
     r.where = span_where(v->span);
     r.value = v->path;
@@ -64,8 +64,7 @@ static void add_record(struct survey *s, const struct node *n)
     if (n->op == &op_box_send) {
         const struct link *l = &p->links[node_int(n, "link", 0)];
         r.axis = p->mesh->axis[p->mesh->pipe].name;
-        r.first = l->from;
-        r.last = l->to;
+        r.route = mem_printf("%d -> %d", l->from, l->to);
     } else {
         r.axis = axes_text(p->mesh, (unsigned)node_int(n, "axes", 0), ",");
     }
@@ -78,6 +77,8 @@ static void add_record(struct survey *s, const struct node *n)
             (bucket || (!strcmp(o->where, r.where) && !strcmp(o->value, r.value) && !strcmp(o->type, r.type))))
             same = o;
     }
+    if (same && r.route)
+        same->route = mem_printf("%s, %s", same->route, r.route);
     if (!same) {
         r.total = NEW_ARRAY(int64_t, p->nstage);
         arrput(s->records, r);
@@ -185,8 +186,8 @@ void comm_dump(FILE *to, struct module *m, bool json)
         const struct record *r = &records[i];
         fprintf(to, "%-18s %-9s %-9s %-14s %-6s %12lld %7lld  %s: %s", r->where, entry_name[r->entry],
                 phase_name[r->phase], r->kind, r->axis, (long long)r->bytes, (long long)r->times, r->value, r->type);
-        if (r->first >= 0)
-            fprintf(to, "  stage %d -> %d", r->first, r->last);
+        if (r->route)
+            fprintf(to, "  stage %s", r->route);
         fputc('\n', to);
     }
     struct total *sum = totals(p, records);

@@ -50,11 +50,13 @@ static bool shape_partials(struct graph *g, struct node *n)
     return true;
 }
 
-/* Operand k arrives as the stack of its blocks, outermost first. */
+/* Operand k arrives as the stack of its blocks, outermost first. In a stage program attribute "entry" says where the
+ * blocks that are there begin. */
 static void ref_partials(struct reference *r)
 {
-    int64_t o = 0;
-    for (int k = 0; k < arrlen(r->node->in); k++)
+    const int64_t *entry = node_ints(r->node, "entry");
+    int64_t o = entry && arrlen(entry) ? entry[0] : 0;
+    for (int k = 0; k < arrlen(r->node->in); k++, o = entry && k < arrlen(entry) ? entry[k] : o)
         for (int64_t i = 0; i < tensor_count(&r->in[k]); i++)
             r->out[0].data[o++] = r->in[k].data[i];
 }

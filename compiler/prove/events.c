@@ -1,0 +1,197 @@
+/* What each stage does in a step, as events: the phases in the scheduled order, with receives posted as soon as a slot is
+ * free and sends waited for before their slot is written again. Then the run. */
+#include "certificate.h"
+#include "../module.h"
+#include "../op.h"
+#include "../schedule/links.h"
+
+struct builder {
+    const struct physical *p;
+    enum entry entry;
+    const struct stage *stage;
+    struct event *events;
+    int microbatches;
+    enum phase phase;
+    int running;
+    enum phase *last_reader;     /* per link */
+};
+
+static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
+{
+    arrput(b->events, ((struct event){kind, link, comm, microbatch, node, b->phase, b->running}));
+}
+
+static int passes(const struct builder *b, const struct link *l)
+{
+    return phase_per_microbatch(l->phase) ? b->microbatches : 1;
+}
+
+/* One run of a phase for micro-batch i (0 in phases that run once). */
+static void run_phase(struct builder *b, enum phase phase, int i)
+{
+    const struct physical *p = b->p;
+    struct region *root = b->stage->phase[b->entry][phase];
+    b->phase = phase;
+    b->running = i;
+    for (int k = 0; k < arrlen(p->links); k++) {
+        const struct link *l = &p->links[k];
+        if (l->entry == b->entry && l->phase == phase && l->from == b->stage->index && i >= l->slots_sent)
+            add(b, EVENT_WAIT_SEND, k, -1, i - l->slots_sent, NULL);
+    }
+    for (int k = 0; root && k < arrlen(root->nodes); k++) {
+        const struct node *n = root->nodes[k];
+        if (n->op == &op_box_recv)
+            add(b, EVENT_WAIT_RECV, (int)node_int(n, "link", 0), -1, i, n);
+        else if (n->op == &op_box_send)
+            add(b, EVENT_POST_SEND, (int)node_int(n, "link", 0), -1, i, n);
+        else if (n->op == &op_box_stage_reduce)
+            add(b, EVENT_MEET, -1, (int)node_int(n, "comm", 0), i, n);
+    }
+    for (int k = 0; k < arrlen(p->links); k++) {
+        const struct link *l = &p->links[k];
+        if (l->entry == b->entry && l->to == b->stage->index && b->last_reader[k] == phase &&
+            i + l->slots_received < passes(b, l))
+            add(b, EVENT_POST_RECV, k, -1, i + l->slots_received, NULL);
+    }
+}
+
+static void build_stage(struct builder *b)
+{
+    const struct physical *p = b->p;
+    b->running = -1;
+    for (int k = 0; k < arrlen(p->links); k++) {
+        const struct link *l = &p->links[k];
+        for (int i = 0; l->entry == b->entry && l->to == b->stage->index && i < l->slots_received && i < passes(b, l); i++)
+            add(b, EVENT_POST_RECV, k, -1, i, NULL);
+    }
+    for (int i = 0; i < b->microbatches; i++)
+        run_phase(b, PHASE_COUNT, i);
+    run_phase(b, PHASE_SETUP, 0);
+    if (b->entry == ENTRY_TRAIN) {
+        for (int i = 0; i < arrlen(b->stage->order); i++)
+            run_phase(b, b->stage->order[i].phase, b->stage->order[i].microbatch);
+    } else {
+        for (int i = 0; i < b->microbatches; i++)
+            run_phase(b, PHASE_FORWARD, i);
+    }
+    run_phase(b, PHASE_UPDATE, 0);
+    for (int k = 0; k < arrlen(p->links); k++) {
+        const struct link *l = &p->links[k];
+        int count = passes(b, l);
+        for (int i = count - l->slots_sent; l->entry == b->entry && l->from == b->stage->index && i < count; i++)
+            if (i >= 0)
+                add(b, EVENT_WAIT_SEND, k, -1, i, NULL);
+    }
+}
+
+/* ---- the run ---- */
+
+struct run {
+    const struct physical *p;
+    struct certificate *c;
+    bool **sent, **posted;       /* per link and micro-batch */
+    int stages;
+};
+
+static const struct event *at(const struct run *r, int stage)
+{
+    return r->c->at[stage] < arrlen(r->c->events[stage]) ? &r->c->events[stage][r->c->at[stage]] : NULL;
+}
+
+/* The first member that is not at this meeting, or -1. */
+static int missing(const struct run *r, const struct event *e)
+{
+    const int *members = r->p->comms[e->comm].stages;
+    for (int i = 0; i < (members ? arrlen(members) : r->stages); i++) {
+        int s = members ? members[i] : i;
+        const struct event *other = at(r, s);
+        if (!other || other->kind != EVENT_MEET || other->comm != e->comm ||
+            arrlen(other->node->in) != arrlen(e->node->in))
+            return s;
+    }
+    return -1;
+}
+
+/* Whom a stage waits for, or -1 when it can go on. */
+static int waits_for(const struct run *r, int stage)
+{
+    const struct event *e = at(r, stage);
+    switch (e->kind) {
+    case EVENT_WAIT_RECV: return r->sent[e->link][e->microbatch] ? -1 : r->p->links[e->link].from;
+    case EVENT_WAIT_SEND: return r->posted[e->link][e->microbatch] ? -1 : r->p->links[e->link].to;
+    case EVENT_MEET: return missing(r, e);
+    default: return -1;
+    }
+}
+
+static void pass(struct run *r, int stage)
+{
+    const struct event *e = at(r, stage);
+    if (e->kind == EVENT_POST_SEND)
+        r->sent[e->link][e->microbatch] = true;
+    if (e->kind == EVENT_POST_RECV)
+        r->posted[e->link][e->microbatch] = true;
+    if (e->kind == EVENT_MEET) {
+        const int *members = r->p->comms[e->comm].stages;
+        for (int i = 0; i < (members ? arrlen(members) : r->stages); i++)
+            r->c->at[members ? members[i] : i]++;
+        return;
+    }
+    r->c->at[stage]++;
+}
+
+static void find_cycle(struct run *r)
+{
+    int *seen = NEW_ARRAY(int, r->stages), s = 0, step = 0;
+    while (!at(r, s))
+        s++;
+    for (; at(r, s) && !seen[s]; s = waits_for(r, s))
+        seen[s] = ++step;
+    int first = s;
+    if (!at(r, s)) {                     /* the chain ends at a stage that is done: show it from its start */
+        for (first = 0; seen[first] != 1; first++)
+            ;
+        s = first;
+    }
+    do {
+        arrput(r->c->cycle, s);
+        s = at(r, s) ? waits_for(r, s) : first;
+    } while (s != first);
+}
+
+struct certificate *certificate_make(const struct physical *p, enum entry entry)
+{
+    struct certificate *c = NEW(struct certificate);
+    struct run r = {.p = p, .c = c, .stages = p->nstage};
+    int links = (int)arrlen(p->links), m = (int)p->module->plan->microbatches;
+    enum phase *readers = NEW_ARRAY(enum phase, links);
+    r.sent = NEW_ARRAY(bool *, links);
+    r.posted = NEW_ARRAY(bool *, links);
+    for (int k = 0; k < links; k++) {
+        readers[k] = link_last_reader(p, &p->links[k]);
+        r.sent[k] = NEW_ARRAY(bool, m);
+        r.posted[k] = NEW_ARRAY(bool, m);
+    }
+    c->events = NEW_ARRAY(struct event *, p->nstage);
+    c->at = NEW_ARRAY(int, p->nstage);
+    for (int s = 0; s < p->nstage; s++) {
+        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .last_reader = readers};
+        build_stage(&b);
+        c->events[s] = b.events;
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int s = 0; s < p->nstage; s++)
+            while (at(&r, s) && waits_for(&r, s) < 0) {
+                pass(&r, s);
+                moved = true;
+            }
+    }
+    c->complete = true;
+    for (int s = 0; s < p->nstage; s++)
+        if (at(&r, s))
+            c->complete = false;
+    if (!c->complete)
+        find_cycle(&r);
+    return c;
+}
