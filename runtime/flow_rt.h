@@ -305,7 +305,8 @@ struct fl_attention {
     float scale;
     bool causal;
     int64_t causal_shift;                /* positions of the first query minus that of the first key */
-    int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position; gradients have those of their tensors */
+    int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position */
+    int64_t gq[3], gk[3], gv[3], gy[3];  /* of dq, dk, dv, dy; only fl_attention_grad reads them (and not y) */
     int64_t keep_stride[4];              /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
 };
 void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, const struct fl_attention *a);

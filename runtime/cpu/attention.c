@@ -116,7 +116,7 @@ void fl_attention(float *y, const float *q, const float *k, const float *v, cons
 static void probability_grads(float *dp, const struct tile *t, const float *dy, int64_t c0, int64_t columns)
 {
     const struct fl_attention *a = t->a;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dv, 1, dy, (int)a->y[2],
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dv, 1, dy, (int)a->gy[2],
                 t->v + c0 * a->v[2], (int)a->v[2], 0, dp, COLUMNS);
 }
 
@@ -129,7 +129,7 @@ static void backward(float *dq, float *dk, float *dv, const float *dy, const str
         top[i] = -INFINITY;
         sum[i] = dot[i] = 0;
         for (int64_t d = 0; d < a->dk; d++)
-            dq[i * a->q[2] + d] = 0;
+            dq[i * a->gq[2] + d] = 0;
     }
     for (int64_t c0 = 0; c0 < t->limit; c0 += COLUMNS) {
         int64_t columns = fl_least(COLUMNS, t->limit - c0);
@@ -161,11 +161,11 @@ static void backward(float *dq, float *dk, float *dv, const float *dy, const str
             }
         }
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t->rows, (int)a->dk, (int)columns, 1, dp, COLUMNS,
-                    t->k + c0 * a->k[2], (int)a->k[2], 1, dq, (int)a->q[2]);
+                    t->k + c0 * a->k[2], (int)a->k[2], 1, dq, (int)a->gq[2]);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)columns, (int)a->dk, (int)t->rows, 1, dp, COLUMNS,
-                    t->q, (int)a->q[2], 1, dk + c0 * a->k[2], (int)a->k[2]);
+                    t->q, (int)a->q[2], 1, dk + c0 * a->gk[2], (int)a->gk[2]);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)columns, (int)a->dv, (int)t->rows, 1, s, COLUMNS,
-                    dy, (int)a->y[2], 1, dv + c0 * a->v[2], (int)a->v[2]);
+                    dy, (int)a->gy[2], 1, dv + c0 * a->gv[2], (int)a->gv[2]);
     }
 }
 
@@ -183,13 +183,13 @@ void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const f
     for (int64_t i = 0; i < a->batch * a->kv_heads; i++) {
         int64_t b = i / a->kv_heads, g = i % a->kv_heads;
         float *scratch = fl_thread_scratch(2 * ROWS * COLUMNS * (int64_t)sizeof(float));
-        float *dkh = dk + b * a->k[0] + g * a->k[1], *dvh = dv + b * a->v[0] + g * a->v[1];
-        zero_rows(dkh, a->tk, a->k[2], a->dk);
-        zero_rows(dvh, a->tk, a->v[2], a->dv);
+        float *dkh = dk + b * a->gk[0] + g * a->gk[1], *dvh = dv + b * a->gv[0] + g * a->gv[1];
+        zero_rows(dkh, a->tk, a->gk[2], a->dk);
+        zero_rows(dvh, a->tk, a->gv[2], a->dv);
         for (int64_t h = g * group; h < (g + 1) * group; h++)
             for (int64_t t0 = 0; t0 < a->tq; t0 += ROWS) {
                 struct tile t = tile_at(a, b, h, t0, q, k, v, keep);
-                backward(dq + b * a->q[0] + h * a->q[1] + t0 * a->q[2], dkh, dvh, dy + b * a->y[0] + h * a->y[1] + t0 * a->y[2],
+                backward(dq + b * a->gq[0] + h * a->gq[1] + t0 * a->gq[2], dkh, dvh, dy + b * a->gy[0] + h * a->gy[1] + t0 * a->gy[2],
                          &t, scratch);
             }
     }

@@ -1,0 +1,78 @@
+/* Reading the command line. One table holds every option: its name, its argument, what it does and where it goes. */
+#include "options.h"
+#include "check.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { TEXT, COUNT, SEED, FLAG };
+struct option { const char *name, *argument, *doc; enum kind kind; void *to; };
+
+static bool usage(const struct option *table, const char *program, const char *fact, const char *name)
+{
+    if (fl_rank_number != 0)
+        return false;
+    fprintf(stderr, "flow: %s%s\nusage: %s", fact, name, program);
+    for (const struct option *t = table; t->name; t++)
+        fprintf(stderr, "%s [%s%s%s]", (t - table) % 4 == 0 && t > table ? "\n         " : "", t->name, *t->argument ? " " : "", t->argument);
+    fprintf(stderr, "\n");
+    for (const struct option *t = table; t->name; t++) {
+        int width = fprintf(stderr, "  %s %s", t->name, t->argument);
+        fprintf(stderr, "%*s%s\n", width < 28 ? 28 - width : 1, "", t->doc);
+    }
+    return false;
+}
+
+static bool number(const char *text, bool is_signed, int64_t *v, uint64_t *u)
+{
+    char *end;
+    errno = 0;
+    if (is_signed)
+        *v = strtoll(text, &end, 10);
+    else
+        *u = strtoull(text, &end, 10);
+    return *text && !*end && !errno && text[0] != '-';
+}
+
+bool fl_options_read(struct fl_options *o, int argc, char **argv)
+{
+    *o = (struct fl_options){ .steps = -1 };
+    const struct option table[] = {
+        { "--data", "F", "training data instead of the program's file", TEXT, &o->data },
+        { "--eval-data", "F", "held-out data instead of the program's file", TEXT, &o->eval_data },
+        { "--steps", "N", "stop once step N is done, counted from the start of training", COUNT, &o->steps },
+        { "--load", "F.safetensors", "start from these weights", TEXT, &o->load },
+        { "--export", "F.safetensors", "write the weights at the end", TEXT, &o->export },
+        { "--save", "DIR", "write a checkpoint at the end", TEXT, &o->save },
+        { "--save-every", "N", "and every N steps", COUNT, &o->save_every },
+        { "--resume", "DIR", "go on from a checkpoint", TEXT, &o->resume },
+        { "--metrics", "F.jsonl", "write one JSON object per step", TEXT, &o->metrics },
+        { "--seed", "S", "instead of the program's", SEED, &o->seed },
+        { "--quiet", "", "no step lines", FLAG, &o->quiet },
+        { 0 },
+    };
+    for (int i = 1; i < argc; i++) {
+        const struct option *t = table;
+        while (t->name && strcmp(t->name, argv[i]))
+            t++;
+        if (!t->name)
+            return usage(table, argv[0], "unknown option ", argv[i]);
+        if (t->kind == FLAG) {
+            *(bool *)t->to = true;
+            continue;
+        }
+        if (++i == argc)
+            return usage(table, argv[0], "missing argument of ", t->name);
+        if (t->kind == TEXT)
+            *(const char **)t->to = argv[i];
+        else if (t->kind == COUNT && !number(argv[i], true, t->to, NULL))
+            return usage(table, argv[0], "not a count: ", argv[i]);
+        else if (t->kind == SEED && !number(argv[i], false, NULL, t->to))
+            return usage(table, argv[0], "not a seed: ", argv[i]);
+        o->has_seed |= t->kind == SEED;
+    }
+    if (o->save_every > 0 && !o->save)
+        return usage(table, argv[0], "--save-every needs ", "--save");
+    return true;
+}

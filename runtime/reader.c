@@ -1,0 +1,229 @@
+/* The data reader. Files are mapped, so a rank touches only the pages of its own rows.
+ *
+ * next_token: batch number s starts at token p = s N T, after wrapping s over floor((length - 1) / (N T)) batches; inputs
+ * are tokens [p, p + N T), targets the same one token on. raw: batch s is elements [s E, (s + 1) E) with E the elements
+ * of the input. Files: raw little-endian elements, or for u16 tokens a 1024-byte header (magic 20240520, version,
+ * number of tokens) before them. */
+#include "reader.h"
+#include "agree.h"
+#include "check.h"
+#include "place.h"
+#include "target.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct file {
+    bool open;
+    const char *name;
+    const uint8_t *map, *data;
+    int64_t map_bytes, length;           /* length: elements */
+    int64_t batch, batches;              /* elements in a batch; whole batches */
+    int64_t step;                        /* current batch */
+};
+
+static struct file *files;               /* one per fl_program.data */
+static const int32_t *context_ids;
+static int64_t context_length;
+
+static int element_bytes(const struct fl_data *d)
+{
+    return !strcmp(d->element, "u8") ? 1 : !strcmp(d->element, "u16") ? 2 : 4;
+}
+
+static bool is_tokens(const struct fl_data *d) { return !strcmp(d->reader, "next_token"); }
+
+static int32_t id_at(const struct fl_data *d, const struct file *f, int64_t i)
+{
+    switch (element_bytes(d)) {
+    case 1: return f->data[i];
+    case 2: return f->data[2 * i] | f->data[2 * i + 1] << 8;
+    default: {
+        int32_t v;
+        memcpy(&v, f->data + 4 * i, 4);
+        return v;
+    }
+    }
+}
+
+/* Skips the header of a .bin file. A raw file may start with the same bytes by chance, but then the length in the
+ * header does not fit as well. */
+static char *find_data(const struct fl_data *d, struct file *f)
+{
+    int32_t header[3];
+    f->data = f->map;
+    f->length = f->map_bytes / element_bytes(d);
+    if (element_bytes(d) == 2 && f->map_bytes >= 1024) {
+        memcpy(header, f->map, sizeof header);
+        if (header[0] == 20240520 && 1024 + 2 * (int64_t)header[2] == f->map_bytes) {
+            f->data = f->map + 1024;
+            f->length = header[2];
+            return NULL;
+        }
+        if (header[0] == 20240520 && header[1] == 1)
+            return fl_printf("%s: the header says %d tokens, the file has room for %lld", f->name, header[2],
+                             (long long)(f->map_bytes - 1024) / 2);
+    }
+    if (f->map_bytes % element_bytes(d))
+        return fl_printf("%s: %lld bytes are not a whole number of %s elements", f->name, (long long)f->map_bytes, d->element);
+    return NULL;
+}
+
+static char *map_file(const struct fl_data *d, struct file *f)
+{
+    int fd = open(f->name, O_RDONLY);
+    struct stat s;
+    if (fd < 0 || fstat(fd, &s) < 0) {
+        char *text = fl_printf("cannot open %s, data of %s: %s; give another file with %s", f->name, d->where, strerror(errno),
+                               d->entry == FL_EVALUATE ? "--eval-data" : "--data");
+        if (fd >= 0)
+            close(fd);
+        return text;
+    }
+    f->map_bytes = s.st_size;
+    if (f->map_bytes > 0)
+        f->map = mmap(NULL, (size_t)f->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (f->map_bytes > 0 && f->map == MAP_FAILED)
+        return fl_printf("cannot map %s: %s", f->name, strerror(errno));
+    return find_data(d, f);
+}
+
+/* Each rank looks at its share of the ids. */
+static char *check_ids(const struct fl_data *d, const struct file *f)
+{
+    int64_t share = f->length / fl_program.nranks + 1, first = share * fl_rank_number;
+    for (int64_t i = first; i < first + share && i < f->length; i++) {
+        int64_t id = id_at(d, f, i);
+        if (id < 0 || id >= d->vocabulary)
+            return fl_printf("%s: token %lld is %lld, but the vocabulary of %s has %lld", f->name, (long long)i,
+                             (long long)(uint32_t)id, d->where, (long long)d->vocabulary);
+    }
+    return NULL;
+}
+
+void fl_reader_open(enum fl_entry entry, const char *instead)
+{
+    if (!files)
+        files = fl_alloc(fl_program.ndata * (int64_t)sizeof *files);
+    for (int i = 0; i < fl_program.ndata; i++) {
+        const struct fl_data *d = &fl_program.data[i];
+        if (d->entry != entry)
+            continue;
+        struct file *f = &files[i];
+        f->name = instead ? instead : d->file;
+        char *complaint = map_file(d, f);
+        fl_agree(complaint);
+        for (int k = 0; k < fl_program.ninput; k++)
+            if (fl_program.input[k].binding == i)
+                f->batch = fl_tensor_count(&fl_program.input[k].tensor);
+        if (f->batch)
+            f->batches = (f->length - (is_tokens(d) ? 1 : 0)) / f->batch;
+        if (f->batches < 1 && f->batch)
+            complaint = fl_printf("%s has %lld %s; one step of %s needs %lld", f->name, (long long)f->length,
+                                  is_tokens(d) ? "tokens" : "elements", d->where, (long long)f->batch + is_tokens(d));
+        else if (is_tokens(d) && d->vocabulary > 0)
+            complaint = check_ids(d, f);
+        fl_agree(complaint);
+        f->open = true;
+    }
+}
+
+bool fl_reader_exists(enum fl_entry entry)
+{
+    for (int i = 0; i < fl_program.ndata; i++)
+        if (fl_program.data[i].entry == entry && access(fl_program.data[i].file, R_OK))
+            return false;
+    return true;
+}
+
+void fl_reader_seek(enum fl_entry entry, int64_t step)
+{
+    for (int i = 0; files && i < fl_program.ndata; i++)
+        if (files[i].open && fl_program.data[i].entry == entry && files[i].batches)
+            files[i].step = step % files[i].batches;
+}
+
+int64_t fl_reader_position(enum fl_entry entry)
+{
+    for (int i = 0; files && i < fl_program.ndata; i++)
+        if (files[i].open && fl_program.data[i].entry == entry)
+            return files[i].step * files[i].batch;
+    return 0;
+}
+
+void fl_reader_context(const int32_t *context, int64_t n)
+{
+    context_ids = context;
+    context_length = n;
+}
+
+/* ---- one micro-batch of one input ---- */
+
+struct filling { const struct fl_input *input; const struct fl_data *data; const struct file *file; void *to; };
+
+static void fill_row(void *context, int64_t at, int64_t index, int64_t n)
+{
+    struct filling *c = context;
+    int64_t first = c->file ? c->file->step * c->file->batch + index + (is_tokens(c->data) ? c->input->part : 0) : 0;
+    int64_t width = c->input->tensor.ndim ? c->input->tensor.dim[c->input->tensor.ndim - 1].size : 1;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t t = (index + j) % width;
+        float value = 0;
+        int32_t id;
+        if (!c->file) {
+            id = t < context_length ? context_ids[t] : 0;
+            value = (float)id;
+        } else if (!strcmp(c->data->element, "f32")) {
+            memcpy(&value, c->file->data + 4 * (first + j), 4);
+            id = (int32_t)value;
+        } else {
+            id = id_at(c->data, c->file, first + j);
+            value = (float)id;
+        }
+        switch (c->input->tensor.type) {
+        case FL_I32: ((int32_t *)c->to)[at + j] = id; break;
+        case FL_F32: ((float *)c->to)[at + j] = value; break;
+        case FL_U8: ((uint8_t *)c->to)[at + j] = (uint8_t)id; break;
+        case FL_BOOL: ((uint8_t *)c->to)[at + j] = value != 0; break;
+        default: FL_FAIL("declare the input as i32, f32, u8 or bool", "input %s has a type that no reader fills", c->input->name);
+        }
+    }
+}
+
+void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst)
+{
+    static void *staging;
+    static int64_t staging_bytes;
+    const struct fl_input *input = &fl_program.input[k];
+    struct fl_box box = fl_box_of(&input->tensor, run->rank->coord, microbatch);
+    bool one_byte = input->tensor.type == FL_U8 || input->tensor.type == FL_BOOL;
+    int64_t bytes = fl_box_count(&input->tensor, &box) * (one_byte ? 1 : 4);
+    if (bytes > staging_bytes) {
+        free(staging);
+        staging = fl_alloc(staging_bytes = bytes);
+    }
+    memset(staging, 0, (size_t)bytes);
+    struct filling c = { .input = input, .to = staging };
+    if (input->binding >= 0) {
+        c.data = &fl_program.data[input->binding];
+        c.file = &files[input->binding];
+        if (!files || !c.file->open)
+            FL_FAIL("name a file with --data or --eval-data", "input %s has no open data file", input->name);
+    }
+    fl_box_rows(&input->tensor, &box, fill_row, &c);
+    fl_to_arena(dst, staging, bytes);
+}
+
+void fl_reader_close(void)
+{
+    for (int i = 0; files && i < fl_program.ndata; i++)
+        if (files[i].map && files[i].map_bytes > 0)
+            munmap((void *)files[i].map, (size_t)files[i].map_bytes);
+    free(files);
+    files = NULL;
+}

@@ -1,0 +1,16 @@
+/* Data files: tokens and raw arrays, cut into steps by one global order that no plan changes. */
+#ifndef FL_READER_H
+#define FL_READER_H
+#include "flow_rt.h"
+
+/* Opens and checks the files of an entry; `instead` replaces their names when not NULL. All ranks call it together; a
+ * file that is missing, too short or holds an id outside the vocabulary ends the run with one line. */
+void fl_reader_open(enum fl_entry entry, const char *instead);
+bool fl_reader_exists(enum fl_entry entry);          /* do all files the program names for the entry exist here? */
+/* From now on fl_read_input gives this entry's batch number `step` (from 0; wraps). */
+void fl_reader_seek(enum fl_entry entry, int64_t step);
+int64_t fl_reader_position(enum fl_entry entry);     /* first token of that batch in its file */
+/* What inputs without data read: context[t] at position t of every sequence. */
+void fl_reader_context(const int32_t *context, int64_t n);
+void fl_reader_close(void);
+#endif
