@@ -96,6 +96,7 @@ struct node;
 struct region;
 struct buffer;
 struct place;
+struct plan_line;
 
 struct value {
     int id;                      /* position in graph->values: dense, in order of creation */
@@ -114,6 +115,7 @@ struct value {
                                     through value_matches() */
     /* after shard */
     struct layout lay;
+    const struct plan_line *line;    /* the sbp or pin line that asked for lay, or NULL */
     /* after layout and allocate (physical graph only) */
     struct buffer *buffer;
     int64_t offset;              /* elements from the start of the buffer's slot and block */

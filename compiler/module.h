@@ -31,6 +31,7 @@ struct param {
     bool frozen;
     double decay;                /* weight decay, 0 when no `decay on` pattern names it */
     struct layout lay;           /* storage layout, one for all entries; set by shard */
+    const struct plan_line *line;    /* the sbp or pin line that asked for it, or NULL; set by shard */
     /* files: how it is named there; NULL: under its own path with indices */
     const char *file_name;       /* "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first */
     int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file (same elements in the same order) */

@@ -48,6 +48,12 @@ double step_seconds(enum step_kind kind, double bytes, const struct mesh *m, uns
     return bytes / bandwidth + latency * (kind == STEP_ALL_REDUCE ? 1.5 : 1);
 }
 
+enum phase conversion_phase(enum phase home, enum phase reader)
+{
+    bool once = home == PHASE_SETUP || (home == PHASE_COUNT && reader != PHASE_COUNT);
+    return once ? PHASE_SETUP : reader;
+}
+
 void layout_normalise(struct layout *l, const struct mesh *m)
 {
     struct layout old = *l;

@@ -43,6 +43,13 @@ double axis_latency(const struct mesh *m, int axis);                 /* seconds 
 double step_seconds(enum step_kind kind, double bytes, const struct mesh *m, unsigned axes);
 double cost_flop_rate(void);                                         /* FLOP per second of one rank */
 
+/* Where conversions happen. A value is converted for all readers of one phase at once, in that phase and in the region
+ * that defines it (a captured value once, outside the body). What a later phase finds is the stored layout `lay`, or,
+ * where that is Partial on an axis, the layout on that axis to which the defining phase has already reduced it: gathers
+ * are done again, reductions are not. Values of COUNT and SETUP are converted once, in SETUP, for all later phases.
+ * `at`: the phase in which a reader of phase `reader` finds its conversion of a value defined in phase `home`. */
+enum phase conversion_phase(enum phase home, enum phase reader);
+
 /* Bytes of v stored under l on the rank with the largest part. */
 double layout_bytes(const struct value *v, const struct layout *l, const struct mesh *m);
 /* Gives the `order` fields their canonical values: 0, 1, .. along each dim, ties in mesh order; B and P get 0. */

@@ -1,0 +1,180 @@
+/* Nodes as the solver sees them: for each its operands, its results and the signatures that are legal along one axis.
+ * A carried value of a repeat is an actor of its own: it has one layout at the entry, in each iteration and at the end. */
+#include "shard.h"
+
+enum phase node_phase(const struct node *n)
+{
+    while (n->region && n->region->owner)
+        n = n->region->owner;
+    return n->phase;
+}
+
+enum phase value_phase(const struct value *v)
+{
+    return v->def ? node_phase(v->def) : v->region && v->region->owner ? node_phase(v->region->owner) : PHASE_FORWARD;
+}
+
+double region_times(const struct region *r)
+{
+    double n = 1;
+    for (; r && r->owner; r = r->parent)
+        n *= (double)r->count;
+    return n;
+}
+
+int value_fixed(const struct sharding *s, const struct value *v, int axis)
+{
+    const struct fixed *f = &s->fixed[v->id];
+    return f->axes >> axis & 1 ? sbp_code(f->lay.ax[axis]) : CODE_NONE;
+}
+
+bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code)
+{
+    if (!code_is_split(code))
+        return true;
+    int d = code - CODE_S;
+    if (d >= v->ndim)
+        return false;
+    int64_t parts = s->mesh->axis[axis].size;
+    bool alone = true;
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (a != axis && others->ax[a].kind == SBP_S && others->ax[a].dim == d && s->mesh->axis[a].size > 1) {
+            parts *= s->mesh->axis[a].size;
+            alone = false;
+        }
+    if (v->dim[d]->pad > 0 || v->dim[d]->size % parts == 0)
+        return true;
+    for (int k = 0; alone && k < arrlen(s->uneven); k++)
+        if (s->uneven[k].dim == v->dim[d] && s->uneven[k].axis == axis)
+            return true;
+    return false;
+}
+
+/* A signature marked even holds only where the parts are equal, padding included. */
+static bool sig_even(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code)
+{
+    if (!code_is_split(code))
+        return true;
+    int64_t parts = s->mesh->axis[axis].size;
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (a != axis && others->ax[a].kind == SBP_S && others->ax[a].dim == code - CODE_S)
+            parts *= s->mesh->axis[a].size;
+    return v->dim[code - CODE_S]->size % parts == 0;
+}
+
+static bool in_place(const struct node *n, int operand)
+{
+    return n->op->flags & OP_EFFECT && arrlen(n->in) > 1 && n->in[operand]->def && n->in[operand]->def->op == &op_param;
+}
+
+static void offer(struct sharding *s, struct actor *a, int axis, const struct sig *sig)
+{
+    struct choice c = { .in = NEW_ARRAY(uint8_t, arrlen(a->in) + 1), .out = NEW_ARRAY(uint8_t, arrlen(a->out) + 1) };
+    for (int k = 0; k < arrlen(a->in); k++) {
+        struct value *v = a->in[k];
+        if (!v)
+            continue;
+        c.in[k] = (uint8_t)sbp_code(sig->in[k]);
+        const struct layout *others = a->node->need ? &a->node->need[k] : &v->lay;
+        if (!code_legal(s, v, others, axis, c.in[k]) || (sig->even && !sig_even(s, v, others, axis, c.in[k])))
+            return;
+        if (in_place(a->node, k) && sbp_code(v->lay.ax[axis]) != c.in[k])
+            return;
+    }
+    for (int k = 0; k < arrlen(a->out); k++) {
+        struct value *v = a->out[k];
+        int fixed = value_fixed(s, v, axis);
+        c.out[k] = (uint8_t)sbp_code(sig->out[k]);
+        if (!code_legal(s, v, &v->lay, axis, c.out[k]) || (sig->even && !sig_even(s, v, &v->lay, axis, c.out[k])))
+            return;
+        if (fixed != CODE_NONE && fixed != c.out[k])
+            return;
+    }
+    arrput(a->choices, c);
+}
+
+static void offer_same(struct sharding *s, struct actor *a, int axis, int code)
+{
+    struct choice c = { .in = NEW_ARRAY(uint8_t, 2), .out = NEW_ARRAY(uint8_t, 2) };
+    for (int k = 0; k < arrlen(a->out); k++) {
+        int fixed = value_fixed(s, a->out[k], axis);
+        if (!code_legal(s, a->out[k], &a->out[k]->lay, axis, code) || (fixed != CODE_NONE && fixed != code))
+            return;
+        c.out[k] = (uint8_t)code;
+    }
+    for (int k = 0; k < arrlen(a->in); k++)
+        c.in[k] = (uint8_t)code;
+    arrput(a->choices, c);
+}
+
+/* The same layout before and after: carried values, to(..). */
+static void offer_all_same(struct sharding *s, struct actor *a, int axis)
+{
+    const struct value *v = a->out[0];
+    offer_same(s, a, axis, CODE_B);
+    for (int d = 0; d < v->ndim; d++)
+        offer_same(s, a, axis, CODE_S + d);
+    if (type_is_float(v->type))
+        offer_same(s, a, axis, CODE_P + REDUCE_SUM);
+}
+
+static struct sig *signatures(struct sharding *s, const struct node *n, int axis)
+{
+    ptrdiff_t at = hmgeti(s->sigs[axis], n);
+    if (at >= 0)
+        return s->sigs[axis][at].value;
+    struct sig *sigs = node_signatures(n, s->mesh->axis[axis].size);
+    /* a zero is the same as no share of it: sums may start from it in any partial layout */
+    if (n->op == &op_constant && node_num(n, "value", 0) == 0) {
+        struct sig zero = { .out = NEW(struct sbp) };
+        zero.out[0] = (struct sbp){ SBP_P, REDUCE_SUM, 0 };
+        arrput(sigs, zero);
+    }
+    hmput(s->sigs[axis], n, sigs);
+    return sigs;
+}
+
+static void collect(struct sharding *s, struct region *r, int axis, struct actor **to)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        struct actor a = { .node = n, .carry = -1, .phase = node_phase(n), .var = -1 };
+        if (n->body) {
+            for (int k = 0; k < arrlen(n->in); k++) {
+                struct actor c = { .node = n, .carry = k, .phase = a.phase, .var = -1 };
+                arrput(c.in, n->in[k]);
+                arrput(c.in, n->body->results[k]);
+                arrput(c.out, n->body->args[k]);
+                arrput(c.out, n->out[k]);
+                offer_all_same(s, &c, axis);
+                arrput(*to, c);
+            }
+            collect(s, n->body, axis, to);
+            continue;
+        }
+        for (int k = 0; k < arrlen(n->in); k++)
+            arrput(a.in, n->in[k]);
+        for (int k = 0; k < arrlen(n->out); k++)
+            arrput(a.out, n->out[k]);
+        if (n->op == &op_param) {
+            offer_same(s, &a, axis, sbp_code(node_param(s, n)->lay.ax[axis]));
+        } else if (n->op == &op_input) {
+            int fixed = value_fixed(s, a.out[0], axis);
+            offer_same(s, &a, axis, fixed == CODE_NONE ? CODE_B : fixed);
+        } else if (n->op == &op_to) {
+            offer_all_same(s, &a, axis);
+        } else {
+            struct sig *sigs = signatures(s, n, axis);
+            for (int k = 0; k < arrlen(sigs); k++)
+                offer(s, &a, axis, &sigs[k]);
+        }
+        arrput(*to, a);
+    }
+}
+
+struct actor *actors_of(struct sharding *s, int axis)
+{
+    struct actor *actors = NULL;
+    collect(s, s->g->root, axis, &actors);
+    return actors;
+}

@@ -1,0 +1,116 @@
+/* --emit=sbp: every tensor with its layout, why it has it, and what its readers convert it to. */
+#include "shard.h"
+#include <string.h>
+
+struct dumping {
+    FILE *to;
+    const struct module *m;
+    const struct mesh *mesh;
+    const struct graph *g;
+    struct { struct value *value; struct node *reader; int operand; } *reads;    /* conversions, in program order */
+};
+
+static void find_reads(struct dumping *d, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        for (int k = 0; n->need && k < arrlen(n->in); k++)
+            if (n->in[k] && !layout_same(&n->in[k]->lay, &n->need[k], d->mesh->naxis)) {
+                arraddn(d->reads, 1);
+                arrlast(d->reads).value = n->in[k];
+                arrlast(d->reads).reader = n;
+                arrlast(d->reads).operand = k;
+            }
+        if (n->body)
+            find_reads(d, n->body);
+    }
+}
+
+static const char *steps_text(const struct dumping *d, const struct value *v, const struct layout *to)
+{
+    struct step steps[MAX_STEP];
+    int n = convert_path(v, &v->lay, to, d->mesh, steps, MAX_STEP);
+    const char *text = "";
+    for (int k = 0; k < n; k++)
+        text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[k].kind], axes_text(d->mesh, steps[k].axes));
+    return text;
+}
+
+/* Readers that need the same layout share one line: they share the conversion. */
+static void put_conversions(struct dumping *d, const struct value *v, int indent)
+{
+    for (int i = 0; i < arrlen(d->reads); i++) {
+        if (d->reads[i].value != v)
+            continue;
+        const struct layout *need = &d->reads[i].reader->need[d->reads[i].operand];
+        bool first = true;
+        const char *readers = "";
+        for (int j = 0; j < arrlen(d->reads); j++) {
+            const struct node *r = d->reads[j].reader;
+            if (d->reads[j].value != v || !layout_same(need, &r->need[d->reads[j].operand], d->mesh->naxis))
+                continue;
+            first &= j >= i;
+            if (strlen(readers) < 60)
+                readers = mem_printf("%s%s%s", readers, *readers ? ", " : "", r->op->name);
+            else if (!strstr(readers, " .."))
+                readers = mem_printf("%s ..", readers);
+        }
+        if (first)
+            fprintf(d->to, "%*s    -> %s by %s for %s\n", indent, "", layout_type_text(v, need, d->mesh),
+                    steps_text(d, v, need), readers);
+    }
+}
+
+static void put_value(struct dumping *d, const struct value *v, const char *how, int indent)
+{
+    fprintf(d->to, "%*s%%%d %s: %s", indent, "", v->id, v->path ? v->path : how, value_type_text(v, d->mesh));
+    if (v->path && how)
+        fprintf(d->to, "  %s", how);
+    if (v->line)
+        fprintf(d->to, "  as %s says", span_where(v->line->span));
+    fputc('\n', d->to);
+    put_conversions(d, v, indent);
+}
+
+static void put_region(struct dumping *d, const struct region *r, int indent)
+{
+    enum phase last = PHASES;
+    for (int k = 0; k < arrlen(r->args); k++)
+        put_value(d, r->args[k], "carried", indent);
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        if (!r->parent && n->phase != last)
+            fprintf(d->to, "%*s# %s\n", indent, "", phase_name[last = n->phase]);
+        if (n->body) {
+            fprintf(d->to, "%*srepeat %lld%s\n", indent, "", (long long)n->body->count, n->body->reverse ? " reversed" : "");
+            put_region(d, n->body, indent + 4);
+        }
+        for (int k = 0; k < arrlen(n->out); k++)
+            put_value(d, n->out[k], n->op->name, indent);
+    }
+}
+
+void shard_dump(FILE *to, struct module *m)
+{
+    if (!m->plan)
+        return;
+    struct dumping d = { .to = to, .m = m, .mesh = &m->plan->mesh };
+    for (int k = 0; k < arrlen(m->params); k++) {
+        const struct param *p = m->params[k];
+        struct value like = { .type = p->type, .ndim = p->ndim };
+        for (int i = 0; i < p->ndim; i++)
+            like.dim[i] = p->dim[i];
+        const struct plan_line *line = p->line;
+        fprintf(to, "param %s: %s  %s%s\n", p->path, layout_type_text(&like, &p->lay, d.mesh),
+                line ? "as " : "no line", line ? mem_printf("%s says", span_where(line->span)) : "");
+    }
+    for (int e = 0; e < ENTRIES; e++) {
+        if (!m->graph[e])
+            continue;
+        fprintf(to, "\nentry %s\n", entry_name[e]);
+        d.g = m->graph[e];
+        d.reads = NULL;
+        find_reads(&d, d.g->root);
+        put_region(&d, d.g->root, 0);
+    }
+}

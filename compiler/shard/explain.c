@@ -1,0 +1,129 @@
+/* Why no choice of layouts is legal: the op, the tensor in shape form, both places, what the axis may be, and the
+ * cheapest way out with its bytes. */
+#include "shard.h"
+#include <string.h>
+
+static const char *bytes_text(double n)
+{
+    if (n < 1024)
+        return mem_printf("%.0f bytes", n);
+    return n < 1024 * 1024 ? mem_printf("%.1f KiB", n / 1024) : mem_printf("%.1f MiB", n / (1024 * 1024));
+}
+
+static const char *name_of(const struct value *v)
+{
+    return v->path ? v->path : v->def ? v->def->op->name : "value";
+}
+
+static struct layout with(const struct layout *l, int axis, int code)
+{
+    struct layout out = *l;
+    out.ax[axis] = code_sbp(code);
+    return out;
+}
+
+/* "all_reduce over tp, 2.0 MiB each time" */
+static const char *conversion_text(const struct sharding *s, const struct value *v, int axis, int from, int to)
+{
+    struct layout a = with(&v->lay, axis, from), b = with(&v->lay, axis, to);
+    struct step steps[MAX_STEP];
+    int n = convert_path(v, &a, &b, s->mesh, steps, MAX_STEP);
+    const char *text = "";
+    double bytes = 0;
+    for (int k = 0; k < n; k++) {
+        text = mem_printf("%s%s%s", text, *text ? " and " : "", step_name[steps[k].kind]);
+        bytes += steps[k].bytes;
+    }
+    if (n <= 0)
+        return "nothing to send";
+    return mem_printf("%s over %s, %s each time", text, s->mesh->axis[axis].name,
+                      bytes > 0 ? bytes_text(bytes) : "nothing sent");
+}
+
+static const char *legal_text(struct sharding *s, const struct actor *a, int operand, int axis)
+{
+    const struct value *v = a->in[operand];
+    uint32_t seen = 0;
+    const char *text = "";
+    for (int j = 0; j < arrlen(a->choices); j++) {
+        int code = a->choices[j].in[operand];
+        if (seen >> code & 1)
+            continue;
+        seen |= 1u << code;
+        struct layout l = with(&v->lay, axis, code);
+        text = mem_printf("%s%s%s", text, *text ? ", " : "", layout_type_text(v, &l, s->mesh));
+    }
+    return text;
+}
+
+static struct diag *begin(struct sharding *s, enum diag_code code, const struct actor *a, const struct value *v,
+                          const char *fact)
+{
+    const struct fixed *f = &s->fixed[v->id];
+    struct span at = a->node->span.file ? a->node->span : v->span;
+    struct diag *d = diag_error(code, at, "%s", fact);
+    if (f->span.file)
+        diag_label(d, f->span, "%s is fixed here", name_of(v));
+    else if (v->span.file && v->span.begin != at.begin)
+        diag_label(d, v->span, "%s is made here", name_of(v));
+    return d;
+}
+
+void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
+{
+    const struct value *v = a->in[operand];
+    const char *ax = s->mesh->axis[axis].name, *op = a->carry >= 0 ? "repeat" : a->node->op->name;
+    int pinned = value_fixed(s, v, axis);
+    struct layout l = with(&v->lay, axis, pinned);
+    bool partial = code_is_partial(pinned);
+    struct diag *d = begin(s, partial ? E_PARTIAL : E_NO_SIGNATURE, a, v,
+                           partial ? mem_printf("%s cannot take '%s' as partial sums over '%s'", op, name_of(v), ax)
+                                   : mem_printf("%s cannot read '%s' pinned as %s", op, name_of(v), layout_type_text(v, &l, s->mesh)));
+    diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));
+    if (partial)
+        diag_help(d, "reduce first: `sbp` in place of `pin` (%s); or give the other operand on one rank only, as {%s: P}",
+                  conversion_text(s, v, axis, pinned, wanted), ax);
+    else
+        diag_help(d, "write `sbp` in place of `pin`: a converted copy for this reader costs %s",
+                  conversion_text(s, v, axis, pinned, wanted));
+}
+
+void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
+{
+    const struct value *v = a->in[operand];
+    int stored = sbp_code(v->lay.ax[axis]);
+    struct layout to = with(&v->lay, axis, wanted);
+    struct diag *d = begin(s, E_STRICT, a, v, mem_printf("%s needs '%s' as %s, and `strict` forbids the conversion", 
+                           a->carry >= 0 ? "repeat" : a->node->op->name, name_of(v), layout_type_text(v, &to, s->mesh)));
+    diag_note(d, "it would cost %s", conversion_text(s, v, axis, stored, wanted));
+    diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), layout_text(v, &to, s->mesh));
+}
+
+void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *dim, unsigned axes,
+                    int64_t parts, bool uneven_said)
+{
+    const struct mesh *m = s->mesh;
+    const char *names = axes_text(m, axes), *name = dim->name ? dim->name : "?", *legal = "";
+    struct diag *d = diag_error(E_DIVIDE, at, "dim '%s' of size %lld in '%s' is not divisible by %lld, the size of '%s'", name,
+                                (long long)dim->size, tensor, (long long)parts, names);
+    int only = -1, count = 0;
+    for (int a = 0; a < m->naxis; a++)
+        if (axes >> a & 1) {
+            diag_label(d, m->axis[a].span, "'%s' has size %d", m->axis[a].name, m->axis[a].size);
+            only = a;
+            count++;
+        }
+    if (dim->span.file)
+        diag_label(d, dim->span, "'%s' is %lld", name, (long long)dim->size);
+    for (int64_t k = 1; k <= dim->size && strlen(legal) < 40; k++)
+        if (dim->size % k == 0)
+            legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", (long long)k);
+    int64_t down = dim->size / parts * parts, up = down + parts;
+    const char *near = down ? mem_printf("%lld or %lld", (long long)down, (long long)up) : mem_printf("%lld", (long long)up);
+    if (count > 1 && uneven_said)
+        diag_help(d, "`uneven` works over one axis; take %s = %s", name, near);
+    else if (count > 1)
+        diag_help(d, "take %s = %s, or axes whose product is one of %s", name, near, legal);
+    else
+        diag_help(d, "legal sizes of '%s': %s; or take %s = %s; or write S(%s) uneven", m->axis[only].name, legal, name, near, name);
+}

@@ -1,0 +1,492 @@
+/* From plan lines and to(..) to fixed layouts. A line names every axis of its tensors: what it leaves out is B. to(..)
+ * fixes only the axes it names. Behind a value that has a line an op_to is inserted, which takes whatever the op makes to
+ * what the line says; all readers read its output. */
+#include "shard.h"
+#include <string.h>
+
+/* ---- one layout, resolved against one tensor ---- */
+
+struct target {                  /* the tensor a line is about */
+    const char *name;
+    int ndim;
+    struct dim *const *dim;
+    struct span span;
+};
+
+static const char *dims_text(const struct target *t)
+{
+    const char *text = "";
+    for (int d = 0; d < t->ndim; d++)
+        text = mem_printf("%s%s%s", text, d ? ", " : "", t->dim[d]->name ? t->dim[d]->name : mem_printf("%lld", (long long)t->dim[d]->size));
+    return text;
+}
+
+const char *axes_text(const struct mesh *m, unsigned axes)
+{
+    const char *text = "";
+    for (int a = 0; a < m->naxis; a++)
+        if (axes >> a & 1)
+            text = mem_printf("%s%s%s", text, *text ? ", " : "", m->axis[a].name);
+    return text;
+}
+
+static int find_dim(const struct target *t, const struct layout_part *part)
+{
+    int found = -1, count = 0;
+    if (!part->dim_name) {
+        if (part->dim_index >= 0 && part->dim_index < t->ndim)
+            return part->dim_index;
+        struct diag *d = diag_error(E_LAYOUT_LINE, part->span, "'%s' has no dim number %d", t->name, part->dim_index);
+        diag_label(d, t->span, "its dims are [%s]", dims_text(t));
+        return -1;
+    }
+    const char **names = NULL;
+    for (int d = 0; d < t->ndim; d++) {
+        if (!t->dim[d]->name)
+            continue;
+        arrput(names, t->dim[d]->name);
+        if (!strcmp(t->dim[d]->name, part->dim_name)) {
+            found = d;
+            count++;
+        }
+    }
+    if (count == 1)
+        return found;
+    struct diag *d = count ? diag_error(E_LAYOUT_LINE, part->span, "'%s' has dim '%s' more than once", t->name, part->dim_name)
+                           : diag_error(E_LAYOUT_LINE, part->span, "'%s' has no dim '%s'", t->name, part->dim_name);
+    diag_label(d, t->span, "its dims are [%s]", dims_text(t));
+    if (count)
+        diag_help(d, "say which one by its number, from 0: S(%d)", found);
+    else if (suggest(part->dim_name, names))
+        diag_help(d, "did you mean S(%s)?", suggest(part->dim_name, names));
+    return -1;
+}
+
+static bool refuse(struct sharding *s, const struct layout_part *part, const struct target *t, unsigned given)
+{
+    const struct mesh *m = s->mesh;
+    if (part->axes & given) {
+        diag_error(E_LAYOUT_LINE, part->span, "axis '%s' is given twice in one layout", axes_text(m, part->axes & given));
+        return true;
+    }
+    for (int a = 0; a < m->naxis; a++)
+        if (part->axes >> a & 1 && (m->axis[a].time || a == m->pipe)) {
+            struct diag *d = diag_error(E_AXIS, part->span, "axis '%s' cannot hold parts of '%s'", m->axis[a].name, t->name);
+            diag_help(d, m->axis[a].time ? "micro-batches are cut by `microbatches M over N`"
+                                         : "'%s' is the pipeline's axis: it places ops, and each stage has a whole layout of its own",
+                      m->axis[a].name);
+            return true;
+        }
+    return false;
+}
+
+static void note_uneven(struct sharding *s, struct dim *dim, int axis)
+{
+    for (int k = 0; k < arrlen(s->uneven); k++)
+        if (s->uneven[k].dim == dim && s->uneven[k].axis == axis)
+            return;
+    arraddn(s->uneven, 1);
+    arrlast(s->uneven).dim = dim;
+    arrlast(s->uneven).axis = axis;
+}
+
+/* Fills lay and *axes (those named, of more than one rank); false after a diagnostic. */
+static bool resolve(struct sharding *s, const struct layout_part *parts, const struct target *t, struct layout *lay,
+                    unsigned *axes)
+{
+    const struct mesh *m = s->mesh;
+    unsigned given = 0, uneven = 0;
+    int order[MAX_DIM] = { 0 }, at[MAX_DIM];
+    *lay = (struct layout){ 0 };
+    for (int k = 0; k < arrlen(parts); k++) {
+        const struct layout_part *part = &parts[k];
+        if (refuse(s, part, t, given))
+            return false;
+        given |= part->axes;
+        int d = part->kind == SBP_S ? find_dim(t, part) : -1;
+        if (part->kind == SBP_S && d < 0)
+            return false;
+        for (int j = 0; j < part->nmajor; j++) {
+            int a = part->major[j];
+            if (m->axis[a].size == 1)
+                continue;
+            if (part->kind == SBP_S) {
+                lay->ax[a] = (struct sbp){ SBP_S, (uint8_t)d, (uint8_t)order[d]++ };
+                at[d] = k;
+                if (part->uneven)
+                    uneven |= 1u << a;
+            } else if (part->kind == SBP_P) {
+                lay->ax[a] = (struct sbp){ SBP_P, (uint8_t)part->reduce, 0 };
+            }
+        }
+    }
+    for (int d = 0; d < t->ndim; d++) {
+        unsigned split = 0;
+        int64_t n = 1;
+        int count = 0;
+        for (int a = 0; a < m->naxis; a++)
+            if (lay->ax[a].kind == SBP_S && lay->ax[a].dim == d) {
+                split |= 1u << a;
+                n *= m->axis[a].size;
+                count++;
+            }
+        if (!split || t->dim[d]->pad > 0 || t->dim[d]->size % n == 0)
+            continue;
+        if ((split & uneven) == split && count == 1) {
+            for (int a = 0; a < m->naxis; a++)
+                if (split >> a & 1)
+                    note_uneven(s, t->dim[d], a);
+            continue;
+        }
+        explain_divide(s, parts[at[d]].span, t->name, t->dim[d], split, n, (split & uneven) != 0);
+        return false;
+    }
+    *axes = given;
+    return true;
+}
+
+static bool same_layout(const struct sharding *s, struct layout a, struct layout b)
+{
+    layout_normalise(&a, s->mesh);
+    layout_normalise(&b, s->mesh);
+    return layout_same(&a, &b, s->mesh->naxis);
+}
+
+static void conflict(const struct plan_line *old, const struct plan_line *line, const char *name)
+{
+    struct diag *d = diag_error(E_CONFLICT, line->span, "'%s' gets two different layouts", name);
+    diag_mark(d, "this one");
+    diag_label(d, old->span, "and this one");
+    diag_help(d, "keep one of the two, or narrow a pattern");
+}
+
+static bool about_layout(const struct plan_line *line)
+{
+    return line->kind == LINE_SBP || line->kind == LINE_PIN;
+}
+
+/* A pattern that names blocks must name them all: one body has one layout. */
+static bool whole_range(const struct plan_line *line, const char *name, int64_t low, int64_t high, int64_t count)
+{
+    if (low <= 0 && high >= count)
+        return true;
+    struct diag *d = diag_error(E_LAYOUT_LINE, line->pattern_span, "'%s' cannot have a layout of its own in some blocks", name);
+    diag_help(d, "write [*]: all blocks of a repeat have one layout");
+    return false;
+}
+
+/* ---- parameters ---- */
+
+struct param *node_param(const struct sharding *s, const struct node *n)
+{
+    struct param *p = n->op == &op_param ? node_ptr(n, "param") : NULL;
+    const char *mark = p ? strchr(p->path, '#') : NULL;
+    if (!mark)
+        return p;
+    for (int k = 0; k < arrlen(s->m->params); k++) {
+        const char *path = s->m->params[k]->path;
+        if (strlen(path) == (size_t)(mark - p->path) && !strncmp(path, p->path, strlen(path)))
+            return s->m->params[k];
+    }
+    return p;
+}
+
+void lines_on_params(struct sharding *s)
+{
+    struct plan *plan = s->m->plan;
+    int n = (int)arrlen(s->m->params);
+    for (int k = 0; k < n; k++) {
+        struct param *p = s->m->params[k];
+        p->lay = (struct layout){ 0 };
+        if (strchr(p->path, '#'))
+            continue;
+        struct target t = { p->path, p->ndim, p->dim, p->span };
+        for (int i = 0; i < arrlen(plan->lines); i++) {
+            struct plan_line *line = &plan->lines[i];
+            int64_t low, high;
+            struct layout lay;
+            unsigned axes;
+            if (!about_layout(line) || !pattern_match(line->pattern, p->path, &low, &high))
+                continue;
+            line->matches++;
+            if (!whole_range(line, p->path, low, high, arrlen(p->stack) ? p->stack[0] : 1) ||
+                !resolve(s, line->parts, &t, &lay, &axes))
+                break;
+            for (int a = 0; a < s->mesh->naxis; a++)
+                if (lay.ax[a].kind == SBP_P) {
+                    struct diag *d = diag_error(E_PARTIAL, line->span, "parameter '%s' cannot be stored as partial sums", p->path);
+                    diag_label(d, p->span, "declared here");
+                    diag_help(d, "store it whole, or split: {%s: S(%s)}", s->mesh->axis[a].name,
+                              p->ndim && p->dim[0]->name ? p->dim[0]->name : "0");
+                    return;
+                }
+            if (p->line && !same_layout(s, lay, p->lay))
+                conflict(p->line, line, p->path);
+            p->line = line;
+            p->lay = lay;
+        }
+    }
+    for (int k = 0; k < n; k++) {
+        struct param *p = s->m->params[k];
+        struct node like = { .op = &op_param };
+        node_set_ptr(&like, "param", p);
+        struct param *base = node_param(s, &like);
+        layout_normalise(&base->lay, s->mesh);
+        p->lay = base->lay;
+        p->line = base->line;
+    }
+}
+
+/* ---- values ---- */
+
+static int times_around(const struct value *v)
+{
+    const struct region *r = v->region;
+    int64_t n = 1;
+    for (; r && r->owner; r = r->parent)
+        n = r->count;
+    return (int)n;
+}
+
+static bool may_have_line(const struct value *v)
+{
+    if (!v->path || (v->def && (v->def->op == &op_param || v->def->forward || v->def->op == &op_output)))
+        return false;
+    enum phase phase = value_phase(v);
+    return phase == PHASE_FORWARD || phase == PHASE_COUNT;
+}
+
+static void line_on_value(struct sharding *s, struct value *v, struct plan_line *line, int64_t low, int64_t high)
+{
+    struct target t = { v->path, v->ndim, v->dim, v->span };
+    struct fixed *f = &s->fixed[v->id];
+    struct layout lay;
+    unsigned axes;
+    line->matches++;
+    if (!whole_range(line, v->path, low, high, times_around(v)) || !resolve(s, line->parts, &t, &lay, &axes))
+        return;
+    if (f->line && !same_layout(s, lay, f->lay)) {
+        conflict(f->line, line, v->path);
+        return;
+    }
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (v->def && v->def->op == &op_input && lay.ax[a].kind == SBP_P) {
+            struct diag *d = diag_error(E_PARTIAL, line->span, "input '%s' cannot arrive as partial sums", v->path);
+            diag_help(d, "inputs are whole or split, as in {%s: S(N)}", s->mesh->axis[a].name);
+            return;
+        }
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (!s->mesh->axis[a].time)
+            f->axes |= 1u << a;
+    f->pin |= line->kind == LINE_PIN;
+    f->lay = lay;
+    f->line = v->line = line;
+    f->span = line->span;
+}
+
+/* Inputs are split over the micro-batch axis by their dim. */
+static void input_over_time(struct sharding *s, struct value *v)
+{
+    int mb = s->mesh->mb;
+    struct plan *plan = s->m->plan;
+    struct fixed *f = &s->fixed[v->id];
+    if (mb < 0)
+        return;
+    f->axes |= 1u << mb;
+    for (int d = 0; d < v->ndim; d++) {
+        if (v->dim[d] != plan->mb_dim || s->mesh->axis[mb].size == 1)
+            continue;
+        int64_t parts = s->mesh->axis[mb].size;
+        unsigned split = 0;
+        for (int a = 0; a < s->mesh->naxis; a++)
+            if (a != mb && f->lay.ax[a].kind == SBP_S && f->lay.ax[a].dim == d) {
+                parts *= s->mesh->axis[a].size;
+                split |= 1u << a;
+            }
+        f->lay.ax[mb] = (struct sbp){ SBP_S, (uint8_t)d, MAX_AXIS };
+        if (v->dim[d]->size % parts == 0)
+            continue;
+        long long n = (long long)v->dim[d]->size, m = s->mesh->axis[mb].size, ranks = (long long)parts / m;
+        struct diag *e = split
+            ? diag_error(E_MICROBATCH, plan->mb_span, "dim '%s' of size %lld cannot be cut into %lld micro-batches on %lld ranks of %s",
+                         v->dim[d]->name, n, m, ranks, axes_text(s->mesh, split))
+            : diag_error(E_MICROBATCH, plan->mb_span, "dim '%s' of size %lld cannot be cut into %lld micro-batches", v->dim[d]->name, n, m);
+        if (f->span.file)
+            diag_label(e, f->span, "'%s' is split here", v->path);
+        const char *legal = "";
+        for (long long k = 1; k <= n; k++)
+            if (n % (k * ranks) == 0 && strlen(legal) < 60)
+                legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", k);
+        if (*legal)
+            diag_help(e, "legal numbers of micro-batches here: %s; or take %s = %lld", legal, v->dim[d]->name,
+                      (n / (long long)parts + 1) * (long long)parts);
+        else
+            diag_help(e, "take %s = %lld", v->dim[d]->name, (n / (long long)parts + 1) * (long long)parts);
+        return;
+    }
+}
+
+/* Puts op_to behind v; all that read v read its output instead. */
+static void replace_reads(struct region *r, const struct value *v, struct value *by, const struct node *but)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k] == v && n != but)
+                n->in[k] = by;
+        if (!n->body)
+            continue;
+        for (int k = 0; k < arrlen(n->body->results); k++)
+            if (n->body->results[k] == v)
+                n->body->results[k] = by;
+        replace_reads(n->body, v, by, but);
+    }
+}
+
+static void insert_to(struct sharding *s, struct value *v)
+{
+    struct node *n = node_new(s->g, v->region, &op_to, s->fixed[v->id].span);
+    node_in(n, v);
+    node_set_int(n, "line", 1);
+    n->path = v->path;
+    n->phase = v->def ? v->def->phase : PHASE_FORWARD;
+    n->stage = v->def ? v->def->stage : v->region->owner ? v->region->owner->stage : 0;
+    if (!node_finish(s->g, n))
+        BUG("a conversion of %s cannot be built", v->path);
+    struct value *by = n->out[0];
+    by->path = v->path;
+    by->span = v->span;
+    by->call_output = v->call_output;
+    by->alias = v->alias;
+    by->lay = v->lay;
+    by->line = v->line;
+    v->line = NULL;
+    (void)arrpop(v->region->nodes);
+    int at = 0;
+    while (v->def && v->region->nodes[at] != v->def)
+        at++;
+    arrins(v->region->nodes, v->def ? at + 1 : 0, n);
+    replace_reads(s->g->root, v, by, n);
+    for (int k = 0; k < arrlen(s->g->outputs); k++)
+        if (s->g->outputs[k].value == v)
+            s->g->outputs[k].value = by;
+    for (int k = 0; k < arrlen(s->g->metrics); k++)
+        if (s->g->metrics[k].value == v)
+            s->g->metrics[k].value = by;
+    if (s->g->loss == v)
+        s->g->loss = by;
+    arrput(s->fixed, s->fixed[v->id]);
+    s->fixed[v->id] = (struct fixed){ 0 };
+}
+
+static void fix_conversions(struct sharding *s, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        if (n->body)
+            fix_conversions(s, n->body);
+        if (n->op != &op_to || node_int(n, "line", 0))
+            continue;
+        struct fixed *f = &s->fixed[n->out[0]->id];
+        struct target t = { n->out[0]->path ? n->out[0]->path : "to", n->out[0]->ndim, n->out[0]->dim, n->span };
+        struct layout lay;
+        unsigned axes;
+        if (f->line || !resolve(s, node_ptr(n, "parts"), &t, &lay, &axes))
+            continue;
+        f->axes = axes;
+        f->lay = lay;
+        f->span = n->span;
+    }
+}
+
+void lines_on_values(struct sharding *s)
+{
+    struct plan *plan = s->m->plan;
+    int n = (int)arrlen(s->g->values);
+    s->fixed = NULL;
+    arrsetlen(s->fixed, n);
+    memset(s->fixed, 0, sizeof *s->fixed * (size_t)n);
+    for (int k = 0; k < n; k++) {
+        struct value *v = s->g->values[k];
+        for (int i = 0; i < arrlen(plan->lines) && may_have_line(v); i++) {
+            int64_t low, high;
+            if (about_layout(&plan->lines[i]) && value_matches(v, plan->lines[i].pattern, &low, &high))
+                line_on_value(s, v, &plan->lines[i], low, high);
+        }
+        if (v->def && v->def->op == &op_input)
+            input_over_time(s, v);
+    }
+    fix_conversions(s, s->g->root);
+    if (diag_errors())
+        return;
+    for (int k = 0; k < n; k++) {
+        struct value *v = s->g->values[k];
+        if (s->fixed[k].line && !(v->def && (v->def->op == &op_input || v->def->op == &op_to)))
+            insert_to(s, v);
+    }
+}
+
+void lines_drop_idle(struct sharding *s)
+{
+    for (int k = 0; k < arrlen(s->g->values); k++) {
+        struct value *by = s->g->values[k];
+        struct node *n = by->def;
+        if (!n || n->op != &op_to || !node_int(n, "line", 0) || !n->in[0]->def)
+            continue;
+        struct value *v = n->in[0];
+        bool taken = false;
+        for (int i = 0; i < arrlen(n->region->nodes) && !taken; i++)
+            if (n->region->nodes[i] == n && layout_same(&v->lay, &by->lay, s->mesh->naxis)) {
+                arrdel(n->region->nodes, i);
+                taken = true;
+            }
+        if (!taken)
+            continue;
+        replace_reads(s->g->root, by, v, NULL);
+        for (int i = 0; i < arrlen(s->g->outputs); i++)
+            if (s->g->outputs[i].value == by)
+                s->g->outputs[i].value = v;
+        for (int i = 0; i < arrlen(s->g->metrics); i++)
+            if (s->g->metrics[i].value == by)
+                s->g->metrics[i].value = v;
+        if (s->g->loss == by)
+            s->g->loss = v;
+        s->fixed[v->id] = s->fixed[k];
+        v->line = by->line;
+    }
+}
+
+void lines_on_inputs(struct sharding *s)
+{
+    for (int e = 0; e < ENTRIES; e++) {
+        struct graph *g = s->m->graph[e];
+        for (int k = 0; g && k < arrlen(g->values); k++) {
+            struct value *v = g->values[k];
+            if (!v->def || v->def->op != &op_input)
+                continue;
+            for (int i = 0; i < arrlen(s->m->plan->lines); i++) {
+                const struct plan_line *line = &s->m->plan->lines[i];
+                if (!about_layout(line) || !value_matches(v, line->pattern, NULL, NULL))
+                    continue;
+                for (int j = 0; j < arrlen(line->parts); j++)
+                    for (int a = 0; a < s->mesh->naxis; a++)
+                        for (int d = 0; d < v->ndim; d++) {
+                            const struct layout_part *part = &line->parts[j];
+                            if (!(part->axes >> a & 1) || part->kind != SBP_S)
+                                continue;
+                            if (part->dim_name ? !v->dim[d]->name || strcmp(v->dim[d]->name, part->dim_name) != 0
+                                               : part->dim_index != d)
+                                continue;
+                            bool known = false;
+                            for (int x = 0; x < arrlen(s->data); x++)
+                                known |= s->data[x].dim == v->dim[d] && s->data[x].axis == a;
+                            if (known)
+                                continue;
+                            arraddn(s->data, 1);
+                            arrlast(s->data).dim = v->dim[d];
+                            arrlast(s->data).axis = a;
+                        }
+            }
+        }
+    }
+}

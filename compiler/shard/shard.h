@@ -1,0 +1,92 @@
+/* Private to shard: how layouts are chosen.
+ *
+ *     lines.c       plan lines and to(..) become fixed layouts of parameters and values
+ *     actors.c      nodes as the solver sees them: operands, results and 1-D signatures along one axis
+ *     microbatch.c  the time axis: what is open over micro-batches, and the final phases
+ *     axis.c        one mesh axis: the cheapest choice of signatures, with the other axes held
+ *     settle.c      padded sizes and the order of axes that split one dim
+ *     explain.c     why no choice is legal
+ *     dump.c        --emit=sbp
+ *     solve.c       the minimiser; knows no layouts
+ *
+ * Along one axis a layout is a code: 0 is B, 1 + d is S(d), 16 + reduce is P. LATE, on the time axis only, is B once
+ * all micro-batches are accumulated. */
+#ifndef FLOWC_SHARD_H
+#define FLOWC_SHARD_H
+#include "../base/diag.h"
+#include "../cost/convert.h"
+#include "../module.h"
+#include "../op.h"
+#include "../passes.h"
+#include "solve.h"
+#include <math.h>
+
+enum { CODE_B = 0, CODE_S = 1, CODE_P = 16, CODE_LATE = 30, CODE_NONE = 31 };
+static inline bool code_is_split(int c) { return c >= CODE_S && c < CODE_P; }
+static inline bool code_is_partial(int c) { return c >= CODE_P && c < CODE_LATE; }
+static inline int sbp_code(struct sbp x)
+{
+    return x.kind == SBP_B ? CODE_B : x.kind == SBP_S ? CODE_S + x.dim : CODE_P + x.dim;
+}
+static inline struct sbp code_sbp(int c)
+{
+    return code_is_split(c) ? (struct sbp){ SBP_S, (uint8_t)(c - CODE_S), 0 }
+         : code_is_partial(c) ? (struct sbp){ SBP_P, (uint8_t)(c - CODE_P), 0 } : (struct sbp){ 0 };
+}
+
+struct fixed {                   /* what the user said about a value */
+    unsigned axes;               /* axes on which it is fixed */
+    bool pin;                    /* readers take it as it is */
+    struct layout lay;
+    const struct plan_line *line;    /* NULL: to(..) in the model */
+    struct span span;
+};
+
+struct sharding {
+    struct module *m;
+    struct mesh *mesh;
+    struct { struct dim *dim; int axis; } *uneven;   /* stb_ds arrays: splits the user wrote `uneven` */
+    struct { struct dim *dim; int axis; } *data;     /* splits of model inputs: whatever has the dim stays so */
+    /* of the entry being solved */
+    struct graph *g;
+    struct fixed *fixed;                             /* by value id */
+    struct { const struct node *key; struct sig *value; } *sigs[MAX_AXIS];   /* signatures by node and axis */
+    bool exact;
+};
+
+/* ---- lines.c ---- */
+void lines_on_params(struct sharding *s);            /* param->lay; uneven; needs no graph */
+void lines_on_inputs(struct sharding *s);            /* data: from the inputs of every entry */
+void lines_on_values(struct sharding *s);            /* fixed[] of g; inserts op_to behind values with a line */
+void lines_drop_idle(struct sharding *s);            /* takes out each inserted op_to that converts nothing */
+/* The node's parameter; NULL when it is not a param node. Optimizer states (path "w#m") name that of their weight. */
+struct param *node_param(const struct sharding *s, const struct node *n);
+
+/* ---- actors.c ---- */
+struct choice { uint8_t *in, *out; bool late; };
+struct actor {                   /* a node, or one carried value of a repeat: in = {start, result}, out = {argument, end} */
+    struct node *node;
+    int carry;                   /* -1: the node itself */
+    struct value **in, **out;    /* stb_ds arrays; in[k] may be NULL */
+    enum phase phase;
+    struct choice *choices;      /* stb_ds array */
+    int var;
+};
+enum phase node_phase(const struct node *n);         /* that of the root node around it */
+enum phase value_phase(const struct value *v);
+double region_times(const struct region *r);         /* iterations of all repeats around */
+struct actor *actors_of(struct sharding *s, int axis);
+bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code);
+int value_fixed(const struct sharding *s, const struct value *v, int axis);        /* code, or CODE_NONE */
+
+/* ---- microbatch.c, axis.c, settle.c, explain.c ---- */
+void microbatch_solve(struct sharding *s);
+bool axis_solve(struct sharding *s, int axis, bool *changed);
+void settle(struct sharding *s);
+void settle_dims(struct sharding *s);
+void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
+void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
+void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *d, unsigned axes, int64_t parts,
+                    bool uneven_said);
+const char *axes_text(const struct mesh *m, unsigned axes);
+#endif
