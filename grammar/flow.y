@@ -88,29 +88,29 @@ item:
 | "const" consts                        { $$ = $2; }
 | "layer" NAME header body              { $$ = NAMED(LAYER, @$, @2, $2, 2, $3, $4); }
 | "layer" error body                    { $$ = NULL; yyerrok; }
-| "layer" error                         { $$ = NULL; }
+| "layer" error                         { $$ = NULL; yyerrok; }
 | "model" NAME header body              { $$ = NAMED(MODEL, @$, @2, $2, 2, $3, $4); }
 | "model" error body                    { $$ = NULL; yyerrok; }
-| "model" error                         { $$ = NULL; }
+| "model" error                         { $$ = NULL; yyerrok; }
 | "plan" NAME plan_block                { $$ = NAMED(PLAN, @$, @2, $2, 0); add_kids_of($$, $3); }
 | "plan" error plan_block               { $$ = NULL; yyerrok; }
-| "plan" error                          { $$ = NULL; }
+| "plan" error                          { $$ = NULL; yyerrok; }
 | "train" train_block                   { $$ = MAKE(TRAIN, @$, NULL, 0); add_kids_of($$, $2); }
 | "train" error train_block             { $$ = NULL; yyerrok; }
-| "train" error                         { $$ = NULL; }
+| "train" error                         { $$ = NULL; yyerrok; }
 | "evaluate" evaluate_block             { $$ = MAKE(EVALUATE, @$, NULL, 1, NULL); add_kids_of($$, $2); }
 | "evaluate" "every" size evaluate_block { $$ = MAKE(EVALUATE, @$, NULL, 1, $3); add_kids_of($$, $4); }
 | "evaluate" error evaluate_block       { $$ = NULL; yyerrok; }
-| "evaluate" error                      { $$ = NULL; }
+| "evaluate" error                      { $$ = NULL; yyerrok; }
 | "sample" setting_lines                { $$ = MAKE(SAMPLE, @$, NULL, 0); add_kids_of($$, $2); }
 | "sample" error setting_lines          { $$ = NULL; yyerrok; }
-| "sample" error                        { $$ = NULL; }
+| "sample" error                        { $$ = NULL; yyerrok; }
 | "files" files_block                   { $$ = MAKE(FILES, @$, NULL, 0); add_kids_of($$, $2); }
 | "files" error files_block             { $$ = NULL; yyerrok; }
-| "files" error                         { $$ = NULL; }
+| "files" error                         { $$ = NULL; yyerrok; }
 | "cluster" cluster_block               { $$ = MAKE(CLUSTER, @$, NULL, 0); add_kids_of($$, $2); }
 | "cluster" error cluster_block         { $$ = NULL; yyerrok; }
-| "cluster" error                       { $$ = NULL; }
+| "cluster" error                       { $$ = NULL; yyerrok; }
 
 dims:
   dim                                   { $$ = MAKE(LIST, @$, NULL, 1, $1); }
@@ -180,7 +180,7 @@ statement:
 | "repeat" size body                    { $$ = MAKE(REPEAT, @$, NULL, 2, $2, $3); }
 | "repeat" size "as" NAME body          { $$ = NAMED(REPEAT, @$, @4, $4, 2, $2, $5); }
 | "repeat" error body                   { $$ = NULL; yyerrok; }
-| "repeat" error                        { $$ = NULL; }
+| "repeat" error                        { $$ = NULL; yyerrok; }
 | "return" expressions                  { $$ = MAKE(RETURN, @$, NULL, 0); add_kids_of($$, $2); }
 | "output" NAME                         { $$ = MAKE(OUTPUT, @$, NULL, 2, NAMED(NAME, @2, @2, $2, 0), NULL); }
 | "output" NAME "=" expr                { $$ = MAKE(OUTPUT, @$, NULL, 2, NAMED(NAME, @2, @2, $2, 0), $4); }
@@ -265,28 +265,28 @@ plan_line:
 | "microbatches" size "over" NAME       { $$ = MAKE(MICROBATCHES, @$, NULL, 2, $2, NAMED(NAME, @4, @4, $4, 0)); }
 | "pipeline" "over" NAME pipeline_block { $$ = NAMED(PIPELINE, @$, @3, $3, 0); add_kids_of($$, $4); }
 | "pipeline" error pipeline_block       { $$ = NULL; yyerrok; }
-| "pipeline" error                      { $$ = NULL; }
+| "pipeline" error                      { $$ = NULL; yyerrok; }
 | "sbp" patterns "=" layout             { $$ = MAKE(SBP, @$, NULL, 2, $2, $4); }
 | "pin" patterns "=" layout             { $$ = MAKE(PIN, @$, NULL, 2, $2, $4); }
 | "save" patterns                       { $$ = MAKE(SAVE, @$, NULL, 2, $2, NULL); }
 | "save" patterns "=" layout            { $$ = MAKE(SAVE, @$, NULL, 2, $2, $4); }
 | "place" patterns "on" placement       { $$ = MAKE(PLACE, @$, NULL, 2, $2, $4); }
-| "shard" NAME "over" names             { $$ = shard_node(@$, @2, $2, $4); }
+| "shard" NAME "over" names             { $$ = shard_node(s, @$, @2, $2, $4); }
 | "buckets" quantity                    { $$ = NAMED(SETTING, @$, @1, "buckets", 1, bytes(s, $2)); }
 | "prefetch" size                       { $$ = NAMED(SETTING, @$, @1, "prefetch", 1, $2); }
-| "keep" NAME NAME                      { $$ = keep_node(@$, @2, $2, @3, $3); }
+| "keep" NAME NAME                      { $$ = keep_node(s, @$, @2, $2, @3, $3); }
 | "recompute" patterns                  { $$ = MAKE(RECOMPUTE, @$, NULL, 1, $2); }
 | "precision" NAME                      { $$ = NAMED(PRECISION, @$, @2, $2, 0); }
 | "precision" NAME setting_lines        { $$ = NAMED(PRECISION, @$, @2, $2, 0); add_kids_of($$, $3); }
 | "precision" error setting_lines       { $$ = NULL; yyerrok; }
-| "precision" error                     { $$ = NULL; }
+| "precision" error                     { $$ = NULL; yyerrok; }
 | "memory" quantity "per" NAME          { $$ = memory_node(s, @$, $2, @4, $4); }
 | "expect" "comm" pattern conditions ":" comparison
                                         { $$ = expect_node(@$, $3, $4, $6); }
 | "strict"                              { $$ = MAKE(FLAG, @$, "strict", 0); }
 | "cluster" cluster_block               { $$ = MAKE(CLUSTER, @$, NULL, 0); add_kids_of($$, $2); }
 | "cluster" error cluster_block         { $$ = NULL; yyerrok; }
-| "cluster" error                       { $$ = NULL; }
+| "cluster" error                       { $$ = NULL; yyerrok; }
 
 axes:
   axis                                  { $$ = MAKE(AXES, @$, NULL, 1, $1); }
@@ -390,12 +390,12 @@ train_line:
   setting
 | "data" data_block                     { $$ = $2; $$->span = @$; }
 | "data" error data_block               { $$ = NULL; yyerrok; }
-| "data" error                          { $$ = NULL; }
+| "data" error                          { $$ = NULL; yyerrok; }
 | "optimizer" NAME                      { $$ = MAKE(BLOCK, @$, "optimizer", 1, NAMED(NAME, @2, @2, $2, 0)); }
 | "optimizer" NAME setting_lines        { $$ = MAKE(BLOCK, @$, "optimizer", 1, NAMED(NAME, @2, @2, $2, 0));
                                           add_kids_of($$, $3); }
 | "optimizer" error setting_lines       { $$ = NULL; yyerrok; }
-| "optimizer" error                     { $$ = NULL; }
+| "optimizer" error                     { $$ = NULL; yyerrok; }
 | "frozen" patterns                     { $$ = NAMED(SETTING, @$, @1, "frozen", 2, NULL, $2); }
 
 data_block: "{" data_lines "}"          { $$ = $2; }
@@ -414,7 +414,7 @@ evaluate_line:
   setting
 | "data" data_block                     { $$ = $2; $$->span = @$; }
 | "data" error data_block               { $$ = NULL; yyerrok; }
-| "data" error                          { $$ = NULL; }
+| "data" error                          { $$ = NULL; yyerrok; }
 
 files_block: "{" files_lines "}"        { $$ = $2; }
 files_lines:

@@ -1,8 +1,17 @@
 /* Nodes whose making needs a check: what the grammar takes too generously is refused here, in the user's words. */
 #include "check.h"
 #include "base/diag.h"
+#include "flow.tab.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* A statement has at most one error. */
+static bool fails(struct scan *s, bool condition)
+{
+    if (!condition || s->reported || s->done)
+        return false;
+    return s->reported = true;
+}
 
 struct ast *deep(struct scan *s, struct ast *a)
 {
@@ -58,8 +67,9 @@ struct ast *quantity_node(struct scan *s, struct span at, const char *number, co
     struct ast *a = number_node(at, number);
     const struct unit *u = unit_of(unit);
     if (!u) {
-        diag_help(diag_error(E_SYNTAX, at, "unknown unit '%.40s'", unit),
-                  "sizes: B KiB MiB GiB TiB KB MB GB TB; rates: the same /s; times: ns us ms s");
+        if (fails(s, true))
+            diag_help(diag_error(E_SYNTAX, at, "unknown unit '%.40s'", unit),
+                      "sizes: B KiB MiB GiB TiB KB MB GB TB; rates: KB/s MB/s GB/s TB/s; times: ns us ms s");
         a->name = NULL;
         return a;
     }
@@ -69,23 +79,23 @@ struct ast *quantity_node(struct scan *s, struct span at, const char *number, co
     return a;
 }
 
-static struct ast *expect_unit(struct ast *q, int of, const char *what, const char *example)
+static struct ast *expect_unit(struct scan *s, struct ast *q, int of, const char *what, const char *example)
 {
     const char *blank = q->name ? strchr(q->name, ' ') : NULL;
     const struct unit *u = blank ? unit_of(blank + 1) : NULL;
-    if (u && (int)u->of != of)
+    if (fails(s, u && (int)u->of != of))
         diag_help(diag_error(E_SYNTAX, q->span, "expected %s, found '%s'", what, q->name), "such as '%s'", example);
     return q;
 }
 
 struct ast *bytes(struct scan *s, struct ast *quantity)
 {
-    return expect_unit(quantity, BYTES, "a size in bytes", "16 GiB");
+    return expect_unit(s, quantity, BYTES, "a size in bytes", "16 GiB");
 }
 
 struct ast *memory_node(struct scan *s, struct span at, struct ast *quantity, struct span word_span, const char *word)
 {
-    if (strcmp(word, "rank") != 0)
+    if (fails(s, strcmp(word, "rank") != 0))
         diag_error(E_SYNTAX, word_span, "expected 'rank', found '%.40s'", word);
     struct ast *a = ast_new(AST_MEMORY, at, bytes(s, quantity)->name);
     a->num = quantity->num;
@@ -96,11 +106,11 @@ struct ast *memory_node(struct scan *s, struct span at, struct ast *quantity, st
 struct ast *link_node(struct scan *s, struct span at, struct span which_span, const char *which, struct ast *bandwidth,
                       struct ast *latency)
 {
-    if (strcmp(which, "inside") != 0 && strcmp(which, "between") != 0)
+    if (fails(s, strcmp(which, "inside") != 0 && strcmp(which, "between") != 0))
         diag_help(diag_error(E_SYNTAX, which_span, "expected 'inside' or 'between', found '%.40s'", which),
                   "'link inside' joins devices of one host, 'link between' joins hosts");
-    expect_unit(bandwidth, RATE, "a bandwidth", "450 GB/s");
-    expect_unit(latency, SECONDS, "a latency", "3 us");
+    expect_unit(s, bandwidth, RATE, "a bandwidth", "450 GB/s");
+    expect_unit(s, latency, SECONDS, "a latency", "3 us");
     struct ast *both = node_make(AST_LIST, span_join(bandwidth->span, latency->span), NULL, 2, bandwidth, latency);
     return node_named(AST_SETTING, at, which_span, intern(mem_printf("link %.40s", which)), 1, both);
 }
@@ -115,7 +125,7 @@ struct ast *call_node(struct scan *s, struct span at, struct ast *callee, struct
         struct ast *arg = ast_kid(arguments, i);
         if (arg->kind == AST_KEYWORD)
             keyword = true;
-        else if (keyword)
+        else if (fails(s, keyword))
             diag_help(diag_error(E_SYNTAX, arg->span, "a positional argument after a named one"),
                       "write the arguments without a name first");
         ast_add(a, arg);
@@ -135,13 +145,17 @@ struct ast *label_node(struct scan *s, struct span at, struct ast *label, struct
     bool plain = label->kind == AST_NAME;
     bool indexed = label->kind == AST_INDEX && ast_count(label) == 2 && ast_kid(label, 0)->kind == AST_NAME &&
                    (ast_kid(label, 1)->kind == AST_NAME || ast_kid(label, 1)->kind == AST_NUMBER);
-    if (!plain && !indexed)
+    bool argument = label->span.begin != s->head.span.begin && (s->last.kind == T_RPAREN || s->last.kind == T_COMMA);
+    if (fails(s, !plain && !indexed))
         diag_help(diag_error(E_SYNTAX, label->span, "this cannot be a label"),
                   "a label is a name, or a name with one index: 'attn: ..', 'h[i]: ..'");
-    else if (of->kind == AST_LABEL)
+    else if (fails(s, of->kind == AST_LABEL))
         diag_help(diag_error(E_SYNTAX, of->name_span, "a second label for one call"), "keep one of them");
-    else if (of->kind != AST_CALL)
-        diag_help(diag_error(E_SYNTAX, of->span, "only a call can have a label"),
+    else if (fails(s, of->kind != AST_CALL))
+        diag_help(diag_error(E_SYNTAX, of->span, "only a call can have a label"), "%s",
+                  of->kind == AST_MEMBER ? "label the call first, take a part of it in a second line" :
+                  of->kind == AST_INDEX && ast_kid(of, 0)->kind == AST_CALL ? "put the labelled call in ( )" :
+                  argument ? "an argument is named with '=': 'axis = 0'" :
                   "a type is written in headers and after 'param NAME:' only");
     return node_named(AST_LABEL, at, label->span, NULL, 2, label, of);
 }
@@ -155,6 +169,8 @@ struct ast *assign_node(struct scan *s, struct span at, struct ast *targets, str
             ast_add(names, t);
             continue;
         }
+        if (!fails(s, true))
+            continue;
         struct diag *d = diag_error(E_SYNTAX, t->span, "only a name can stand on the left of '='");
         if (t->kind == AST_LABEL)
             diag_help(d, "a label stands on the right: 'x = %s: ..'; a parameter is 'param NAME: TYPE = ..'",
@@ -168,7 +184,7 @@ struct ast *assign_node(struct scan *s, struct span at, struct ast *targets, str
 struct ast *unused_value(struct scan *s, struct span at, struct ast *values)
 {
     struct ast *v = ast_kid(values, 0);
-    if (s->reported || s->done)
+    if (!fails(s, true))
         return NULL;
     struct diag *d = diag_error(E_SYNTAX, at, "this value is not used");
     if (v->kind == AST_BINARY && strcmp(v->name, "==") == 0 && ast_kid(v, 0)->kind == AST_NAME)
@@ -187,16 +203,16 @@ struct ast *layout_node(struct scan *s, struct span at, struct ast *axes, struct
     bool b = strcmp(kind, "B") == 0, split = strcmp(kind, "S") == 0, p = strcmp(kind, "P") == 0;
     bool reduce = argument && argument->kind == AST_NAME && (strcmp(argument->name, "sum") == 0 ||
                   strcmp(argument->name, "max") == 0 || strcmp(argument->name, "min") == 0);
-    if (!b && !split && !p)
+    if (fails(s, !b && !split && !p))
         diag_help(diag_error(E_LAYOUT_LINE, kind_span, "expected B, S or P, found '%.40s'", kind),
                   "S(N) splits the dim N, B keeps a copy everywhere, P is a partial sum");
-    else if (b && argument)
+    else if (fails(s, b && argument))
         diag_error(E_LAYOUT_LINE, argument->span, "B takes no argument");
-    else if (split && !argument)
+    else if (fails(s, split && !argument))
         diag_help(diag_error(E_LAYOUT_LINE, kind_span, "S without the dim it splits"), "write S(N), or S(0) for the first dim");
-    else if (split && argument->kind == AST_NUMBER && !argument->is_int)
+    else if (fails(s, split && argument && argument->kind == AST_NUMBER && !argument->is_int))
         diag_error(E_LAYOUT_LINE, argument->span, "S takes a dim or its number");
-    else if (p && argument && !reduce)
+    else if (fails(s, p && argument && !reduce))
         diag_error(E_LAYOUT_LINE, argument->span, "P takes sum, max or min");
     return a;
 }
@@ -204,22 +220,22 @@ struct ast *layout_node(struct scan *s, struct span at, struct ast *axes, struct
 struct ast *times_node(struct scan *s, struct span at, struct ast *value, struct span x_span, const char *x,
                        struct ast *count)
 {
-    if (strcmp(x, "x") != 0)
+    if (fails(s, strcmp(x, "x") != 0))
         diag_help(diag_error(E_SYNTAX, x_span, "expected ',' or 'x', found '%.40s'", x), "'8 x 14' means 14 times 8");
     return node_make(AST_TIMES, at, NULL, 2, value, count);
 }
 
-struct ast *shard_node(struct span at, struct span what_span, const char *what, struct ast *axes)
+struct ast *shard_node(struct scan *s, struct span at, struct span what_span, const char *what, struct ast *axes)
 {
-    if (strcmp(what, "optimizer") != 0 && strcmp(what, "gradients") != 0 && strcmp(what, "parameters") != 0)
+    if (fails(s, strcmp(what, "optimizer") != 0 && strcmp(what, "gradients") != 0 && strcmp(what, "parameters") != 0))
         diag_help(diag_error(E_SYNTAX, what_span, "expected 'optimizer', 'gradients' or 'parameters', found '%.40s'", what),
                   "'shard optimizer over dp' keeps each rank's share of the optimizer state only");
     return node_named(AST_SHARD, at, what_span, what, 1, axes);
 }
 
-struct ast *keep_node(struct span at, struct span a_span, const char *a, struct span b_span, const char *b)
+struct ast *keep_node(struct scan *s, struct span at, struct span a_span, const char *a, struct span b_span, const char *b)
 {
-    if (strcmp(a, "after") != 0 || strcmp(b, "forward") != 0)
+    if (fails(s, strcmp(a, "after") != 0 || strcmp(b, "forward") != 0))
         diag_error(E_SYNTAX, span_join(a_span, b_span), "expected 'after forward', found '%.40s %.40s'", a, b);
     return ast_new(AST_FLAG, at, "keep after forward");
 }
@@ -243,7 +259,7 @@ struct ast *compare_node(struct span at, const char *how, struct span name_span,
 struct ast *optional_node(struct scan *s, struct span at, struct span word_span, const char *word, struct span text_span,
                           const char *text)
 {
-    if (strcmp(word, "prefix") != 0)
+    if (fails(s, strcmp(word, "prefix") != 0))
         diag_error(E_SYNTAX, word_span, "expected 'prefix', found '%.40s'", word);
     struct ast *string = ast_new(AST_STRING, text_span, text);
     return node_named(AST_SETTING, at, word_span, "optional prefix", 2, string, NULL);

@@ -24,8 +24,8 @@ struct ast *layout_node(struct scan *s, struct span at, struct ast *axes, struct
                         struct ast *argument);
 struct ast *times_node(struct scan *s, struct span at, struct ast *value, struct span x_span, const char *x,
                        struct ast *count);
-struct ast *shard_node(struct span at, struct span what_span, const char *what, struct ast *axes);
-struct ast *keep_node(struct span at, struct span a_span, const char *a, struct span b_span, const char *b);
+struct ast *shard_node(struct scan *s, struct span at, struct span what_span, const char *what, struct ast *axes);
+struct ast *keep_node(struct scan *s, struct span at, struct span a_span, const char *a, struct span b_span, const char *b);
 struct ast *expect_node(struct span at, struct ast *pattern, struct ast *conditions, struct ast *comparison);
 struct ast *compare_node(struct span at, const char *how, struct span name_span, const char *name, struct ast *axes,
                          struct ast *count);

@@ -24,7 +24,7 @@ static const char *const operators[] = {"+", "-", "*", "/", "@", "<", "<=", ">",
 static const char *const starts[] = {"a name", "a number", "a string", "(", "[", "-", "not", "layout {", NULL};
 
 /* The alternatives as a phrase. A group that always comes together is one alternative. */
-static const char *expected_phrase(const char **names, int n)
+static const char *expected_phrase(const char **names, int n, bool in_brackets)
 {
     const char **said = NULL;
     bool statement = true;
@@ -47,7 +47,11 @@ static const char *expected_phrase(const char **names, int n)
     for (int i = 0; i < n && !statement; i++) {
         if ((expression && is_one_of(names[i], starts)) || (operand_read && is_one_of(names[i], operators)))
             continue;
+        if (operand_read && in_brackets && strcmp(names[i], "=") == 0)      /* f(x = ..): rarely what is meant */
+            continue;
         if (operand_read && (strcmp(names[i], "(") == 0 || strcmp(names[i], "[") == 0 || strcmp(names[i], ":") == 0))
+            continue;
+        if (!operand_read && strcmp(names[i], "/") == 0)        /* of a unit: GB/s */
             continue;
         if (strncmp(names[i], "a ", 2) == 0)
             arrput(said, names[i]);
@@ -114,6 +118,14 @@ static const char **words_expected(const char **names, int n)
     return words;
 }
 
+static bool in_layout(const struct scan *s)
+{
+    for (ptrdiff_t i = arrlen(s->open) - 1; i >= 0 && s->open[i].block >= BLOCK_LAYOUT; i--)
+        if (s->open[i].block == BLOCK_LAYOUT)
+            return true;
+    return false;
+}
+
 static void advise(struct scan *s, struct diag *d, const char **names, int n)
 {
     const struct token *t = &s->last, *head = &s->head;
@@ -121,6 +133,7 @@ static void advise(struct scan *s, struct diag *d, const char **names, int n)
     const char *word = NULL;
     if (starts_statement && t->kind == T_NAME && !has(names, n, "a name"))
         word = suggest(t->text, words_expected(names, n));
+    bool in_brackets = arrlen(s->open) && arrlast(s->open).block == BLOCK_BRACKET;
     if (foreign_advice(head) && head->kind == T_NAME)
         diag_help(d, "%s", foreign_advice(head));
     else if (word)
@@ -133,7 +146,20 @@ static void advise(struct scan *s, struct diag *d, const char **names, int n)
         diag_help(d, "'%s' needs its block: '{ .. }'", head->text ? head->text : "this");
     else if (t->kind == T_COLON && has(names, n, "=") && head->kind == T_NAME)
         diag_help(d, "a parameter is declared by 'param %s: TYPE = ..'", head->text);
-    else if (has(names, n, "=") && !starts_statement && t->kind != T_EQUALS)
+    else if (t->kind == T_END && has(names, n, "=") && (head->kind == T_PARAM || head->kind == T_STATE))
+        diag_help(d, "a %s has a start value: '= zeros', '= normal(std = 0.02)'",
+                  head->kind == T_PARAM ? "parameter" : "state");
+    else if (t->kind >= T_LESS && t->kind <= T_NOT_EQUAL && has(names, n, "and"))
+        diag_help(d, "comparisons do not chain: join two with 'and'");
+    else if (t->kind == T_EQUAL && has(names, n, ":") && in_layout(s))
+        diag_help(d, "a layout is written '{dp: S(N)}'");
+    else if (has(names, n, ":") && head->kind == T_MESH)
+        diag_help(d, "an axis is written 'dp: 2'");
+    else if (has(names, n, "layout {") && !has(names, n, "a number"))
+        diag_help(d, "a layout stands in braces: '{dp: S(N)}'");
+    else if (has(names, n, "per") && head->kind == T_MEMORY)
+        diag_help(d, "write 'memory 16 GiB per rank'");
+    else if (has(names, n, "=") && !starts_statement && !in_brackets && t->kind != T_END)
         diag_help(d, "an '=' seems to be missing before %s", found_phrase(s, t));
     else if (starts_statement && (t->kind == T_PLUS || t->kind == T_MINUS || t->kind == T_TIMES || t->kind == T_DIVIDE ||
              t->kind == T_AT || t->kind == T_DOT))
@@ -152,7 +178,8 @@ void syntax_error(struct scan *s, const char **names, int n)
     struct span at = t->span;
     if (t->kind == T_END && t->newline && s->before.kind)       /* point behind the last word, not at the line end */
         at = (struct span){at.file, s->before.span.end, s->before.span.end + 1};
-    const char *expected = expected_phrase(names, n);
+    bool in_brackets = arrlen(s->open) && arrlast(s->open).block == BLOCK_BRACKET;
+    const char *expected = expected_phrase(names, n, in_brackets);
     struct diag *d = expected ? diag_error(E_SYNTAX, at, "expected %s, found %s", expected, found_phrase(s, t))
                               : diag_error(E_SYNTAX, at, "unexpected %s", found_phrase(s, t));
     if (arrlen(s->open) && t->kind != T_LPAREN && t->kind != T_LBRACKET) {

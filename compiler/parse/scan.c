@@ -295,6 +295,11 @@ static bool close_bracket(struct scan *s, struct token t)
     ptrdiff_t n = arrlen(s->open), low = t.kind == T_RBRACE ? 0 : block_depth(s), k = n - 1;
     while (k >= low && s->open[k].closer != t.kind)
         k--;
+    if (k < low && n > low && t.kind != T_RBRACE) {     /* f(x]: taken for the closer that was meant */
+        report_open(s, &s->open[n - 1], t.span, mem_printf("'%s'", bracket_text(t.kind, false)));
+        t.kind = s->open[n - 1].closer;
+        k = n - 1;
+    }
     if (k < low) {
         if (!s->reported && !s->stray)
             diag_error(E_SYNTAX, t.span, "'%s' closes nothing", bracket_text(t.kind, false));
@@ -317,6 +322,15 @@ static bool close_bracket(struct scan *s, struct token t)
 
 /* ---- the statement after an error ---- */
 
+/* Does the line after this line end stand further right than the statement's head? (`def f(x):` and its lines.) */
+static bool line_is_indented(const struct scan *s, const struct token *end)
+{
+    int head = source_position(s->file, s->head.span.begin).column, at = end->span.end, column = 1;
+    for (; at < s->size && isspace((unsigned char)s->text[at]); at++)
+        column = s->text[at] == '\n' ? 1 : column + 1;
+    return at < s->size && s->text[at] != '}' && column > head;
+}
+
 static struct token skip_statement(struct scan *s)
 {
     struct token t = s->last;
@@ -336,6 +350,7 @@ static struct token skip_statement(struct scan *s)
         return token_at(T_END, t.span);
     }
     struct token before = t;
+    bool indented = false;                              /* in lines that hang under one that ended in ':' */
     for (;;) {
         t = read_raw(s);
         ptrdiff_t n = arrlen(s->open);
@@ -344,8 +359,12 @@ static struct token skip_statement(struct scan *s)
             arrsetlen(s->open, n < target ? n : target);
             return token_at(T_END, t.span);
         }
-        if (t.kind == T_END && n == target)
-            return t;
+        if (t.kind == T_END && n == target) {
+            indented = (indented || before.kind == T_COLON) && t.newline && line_is_indented(s, &t);
+            if (!indented)
+                return t;
+            continue;
+        }
         if (t.kind == T_END) {
             if (block_depth(s) > target || goes_on(before.kind))
                 continue;
@@ -388,10 +407,10 @@ static struct token skip_statement(struct scan *s)
 
 /* ---- the main loop ---- */
 
-/* `layer X`, `plan p` .. in another block, first on its line: a '}' is missing before it. */
+/* `layer X`, `plan p`, .. first on its line, in another block or after an operator: something before it was not ended. */
 static bool starts_top_block(const struct scan *s, const struct token *t)
 {
-    if (t->kind != T_NAME || !t->first || !arrlen(s->open))
+    if (t->kind != T_NAME || !t->first || (!arrlen(s->open) && !goes_on(s->last.kind)))
         return false;
     bool named = strcmp(t->text, "layer") == 0 || strcmp(t->text, "model") == 0 || strcmp(t->text, "plan") == 0;
     bool bare = strcmp(t->text, "train") == 0 || strcmp(t->text, "sample") == 0 || strcmp(t->text, "files") == 0;
@@ -416,6 +435,12 @@ struct token scan_next(struct scan *s)
         if (arrlen(s->queue))
             return deliver(s, arrpop(s->queue));
         struct token t = read_raw(s);
+        if (starts_top_block(s, &t) && !arrlen(s->open)) {
+            put_back(s, t);
+            t = token_at(T_END, t.span);
+            t.newline = true;
+            return deliver(s, t);
+        }
         if (starts_top_block(s, &t)) {
             s->reported = false;
             s->stray = 0;
