@@ -22,14 +22,35 @@ static void cast_extra(const struct node *n, int parts, struct sig **sigs)
     }
 }
 
+/* x as a float of so many bits of precision and smallest step 2^least, rounded to nearest even. */
+static double narrow(double x, int bits, int least, double largest)
+{
+    int e;
+    if (x == 0 || !isfinite(x))
+        return x;
+    frexp(x, &e);
+    double step = ldexp(1, e - bits > least ? e - bits : least), y = nearbyint(x / step) * step;
+    return fabs(y) > largest ? copysign(INFINITY, x) : y;
+}
+
+static double as_type(double x, enum type t)
+{
+    switch (t) {
+    case TYPE_BF16: return narrow(x, 8, -133, 3.3895313892515355e38);
+    case TYPE_F16: return narrow(x, 11, -24, 65504);
+    case TYPE_BOOL: return x != 0;
+    case TYPE_I32:
+    case TYPE_U8: return trunc(x);
+    default: return x;
+    }
+}
+
 static void cast_ref(struct reference *r)
 {
     enum type to = r->node->out[0]->type;
     int64_t count = tensor_count(&r->out[0]);
-    for (int64_t i = 0; i < count; i++) {
-        double x = r->in[0].data[i];
-        r->out[0].data[i] = to == TYPE_BOOL ? x != 0 : type_is_float(to) ? x : trunc(x);
-    }
+    for (int64_t i = 0; i < count; i++)
+        r->out[0].data[i] = as_type(r->in[0].data[i], to);
 }
 
 static void cast_grad(struct grad *c)

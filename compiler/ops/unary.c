@@ -1,4 +1,5 @@
-/* Unary mathematics. None is linear; exp, log, sqrt and sign are monotone. */
+/* Unary mathematics. None is linear; exp and sign are monotone. So are log and sqrt where they are defined, but the parts
+ * of a P(max) may lie below that, where the result is no number: they pass P(min) only. */
 #include "common.h"
 
 #define UNARY(id, text, value, c_expr, pass, ...)                                                                     \
@@ -10,8 +11,8 @@
     };
 
 UNARY(exp, "e^x", exp(x[0]), "expf(%0)", "max{a} min{a}", grad_give(c, 0, MAKE(c, mul, dy, y));)
-UNARY(log, "natural logarithm of x", log(x[0]), "logf(%0)", "max{a} min{a}", grad_give(c, 0, MAKE(c, div, dy, x[0]));)
-UNARY(sqrt, "square root of x", sqrt(x[0]), "sqrtf(%0)", "max{a} min{a}",
+UNARY(log, "natural logarithm of x", log(x[0]), "logf(%0)", "min{a}", grad_give(c, 0, MAKE(c, div, dy, x[0]));)
+UNARY(sqrt, "square root of x", sqrt(x[0]), "sqrtf(%0)", "min{a}",
       grad_give(c, 0, MAKE(c, div, MAKE(c, mul, dy, NUMBER(c, 0.5)), y));)
 UNARY(square, "x^2", x[0] * x[0], "%0 * %0", NULL,
       grad_give(c, 0, MAKE(c, mul, MAKE(c, mul, dy, NUMBER(c, 2)), x[0]));)

@@ -1,0 +1,12 @@
+/* The checks over the whole table of ops; each returns the number of failures. `only`: an op's name, or NULL. */
+#ifndef FLOWC_TEST_CHECKS_H
+#define FLOWC_TEST_CHECKS_H
+#include "instances.h"
+
+/* Operands become arguments of the root region; the node is appended. NULL when its shape rule refuses it. */
+struct node *instance_node(struct graph *g, const struct instance *i);
+void start_anew(void);                                   /* gives all memory back */
+int gate_all(const char *only);
+int gradient_all(const char *only);
+int table_all(const char *only);
+#endif
