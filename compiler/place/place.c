@@ -1,6 +1,324 @@
-#include "../passes.h"
+/* A stage for every node. The repeat that the plan splits is cut over the stages; what stands before it goes with its
+ * first block, what stands after it with its last; a `place` line overrides, and what has no place of its own then runs
+ * where the latest of its data is (parameters are not data). Backward runs with its forward, the update of a parameter
+ * where the parameter is first used, and sources where they are first read. Data flows towards higher stages only. */
+#include "place.h"
+
+struct placing {
+    struct module *m;
+    const struct plan *plan;
+    struct graph *g;
+    int stages;
+    struct node *cut;            /* the repeat that is cut, or NULL */
+    int first, last;             /* stages of its first and last block */
+    bool *overridden;            /* by node id: a place line said so */
+};
+
+static bool is_data(const struct value *v)
+{
+    return v && v->def && !(v->def->op->flags & OP_SOURCE);
+}
+
+static struct node *at_root(struct node *n)
+{
+    while (n->region->owner)
+        n = n->region->owner;
+    return n;
+}
+
+/* Where the output of a root node is; the cut repeat ends on the stage of its last block (backward: of its first). */
+static int stage_of(const struct placing *p, struct node *n)
+{
+    n = at_root(n);
+    if (n->stage >= 0)
+        return n->stage;
+    return n->body && n->body->reverse ? p->first : p->last;
+}
+
+/* The stages that one node reads from, over its operands and, for a repeat, over what its body captures. */
+struct reach { int low, high; struct value *highest; };
+
+static void see(const struct placing *p, struct reach *r, struct node *n, const struct node *around)
+{
+    for (int k = 0; k < arrlen(n->in); k++) {
+        struct value *v = n->in[k];
+        if (!is_data(v) || at_root(v->def) == around)
+            continue;
+        int s = stage_of(p, v->def);
+        if (s < r->low)
+            r->low = s;
+        if (s > r->high) {
+            r->high = s;
+            r->highest = v;
+        }
+    }
+    for (int i = 0; n->body && i < arrlen(n->body->nodes); i++)
+        see(p, r, n->body->nodes[i], around);
+}
+
+static struct reach reach_of(const struct placing *p, struct node *n)
+{
+    struct reach r = { p->stages, -1, NULL };
+    see(p, &r, n, n);
+    return r;
+}
+
+/* ---- place lines ---- */
+
+static int line_stage(const struct placing *p, struct plan_line *line)
+{
+    int low = (int)line->stage_low;
+    if (line->stage_low < 0 || line->stage_high > p->stages || line->stage_low >= line->stage_high) {
+        struct diag *d = diag_error(E_PLACE, line->span, "there is no stage %lld: '%s' has stages 0 to %d",
+                                    (long long)(line->stage_low < 0 ? line->stage_low : line->stage_high - 1),
+                                    p->plan->mesh.axis[p->plan->mesh.pipe].name, p->stages - 1);
+        diag_label(d, p->plan->mesh.span, "the mesh");
+        return -1;
+    }
+    if (line->stage_high - line->stage_low > 1) {
+        struct diag *d = diag_error(E_PLACE, line->span, "a call runs on one stage, not on %lld", 
+                                    (long long)(line->stage_high - line->stage_low));
+        diag_help(d, "a repeat is spread over stages by `pipeline over %s { split NAME }`",
+                  p->plan->mesh.axis[p->plan->mesh.pipe].name);
+        return -1;
+    }
+    return low;
+}
+
+static int override(struct placing *p, struct node *n)
+{
+    int stage = -1;
+    for (int i = 0; i < arrlen(p->plan->lines); i++) {
+        struct plan_line *line = &p->plan->lines[i];
+        if (line->kind != LINE_PLACE)
+            continue;
+        bool match = pattern_covers(line->pattern, n->path, NULL, NULL);
+        for (int k = 0; k < arrlen(n->out) && !match; k++)
+            match = value_matches(n->out[k], line->pattern, NULL, NULL);
+        if (!match)
+            continue;
+        line->matches++;
+        if (n == p->cut) {
+            struct diag *d = diag_error(E_PLACE, line->span, "the blocks of '%s' are placed by the pipeline already", p->plan->split);
+            diag_label(d, p->plan->pipeline_span, "cut here");
+            diag_help(d, "write the stage map there: `split %s = [..]`", p->plan->split);
+            continue;
+        }
+        int s = line_stage(p, line);
+        if (s >= 0)
+            stage = s;
+    }
+    return stage;
+}
+
+/* ---- forward, backward, update ---- */
+
+static void against(struct placing *p, struct node *n, const struct reach *r, int stage)
+{
+    struct span at = n->span.file ? n->span : p->plan->span;
+    struct diag *d = diag_error(E_PLACE, at, "%s runs on stage %d but reads '%s', which is made on stage %d", n->op->name, stage,
+                                r->highest->path ? r->highest->path : r->highest->def->op->name, r->high);
+    if (r->highest->span.file)
+        diag_label(d, r->highest->span, "made here");
+    diag_help(d, "data flows towards higher stages only: place it on stage %d or later", r->high);
+}
+
+static void place_forward(struct placing *p)
+{
+    bool after = false;
+    for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
+        struct node *n = p->g->root->nodes[i];
+        if (n->phase != PHASE_FORWARD || n->op->flags & OP_SOURCE)
+            continue;
+        struct reach r = reach_of(p, n);
+        int said = override(p, n);
+        if (n == p->cut) {
+            after = true;
+            n->stage = -1;
+            if (r.high > p->first)
+                against(p, n, &r, p->first);
+            continue;
+        }
+        int usual = !p->cut ? 0 : after ? p->last : p->first;
+        n->stage = said >= 0 ? said : r.high > usual ? r.high : usual;
+        /* behind a line, what has data but no place of its own follows its data */
+        if (said < 0 && r.highest && p->overridden[at_root(r.highest->def)->id] && !after)
+            n->stage = r.high;
+        p->overridden[n->id] = said >= 0;
+        if (r.high > n->stage)
+            against(p, n, &r, n->stage);
+    }
+}
+
+static void place_backward(struct placing *p)
+{
+    for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
+        struct node *n = p->g->root->nodes[i];
+        if (n->phase != PHASE_BACKWARD && n->phase != PHASE_WEIGHT)
+            continue;
+        if (n->op->flags & OP_SOURCE)
+            continue;
+        if (n->forward) {
+            n->stage = at_root(n->forward)->stage;
+            continue;
+        }
+        struct reach r = reach_of(p, n);
+        n->stage = r.high < 0 ? p->last : r.low;
+    }
+}
+
+/* The first stage that uses a root parameter; -1 when none does. */
+static int param_stage(const struct placing *p, const struct param *param)
+{
+    int stage = -1;
+    for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
+        struct node *n = p->g->root->nodes[i];
+        if (n->op == &op_param && n->phase != PHASE_UPDATE && node_ptr(n, "param") == param)
+            stage = stage < 0 || n->stage < stage ? n->stage : stage;
+    }
+    return stage;
+}
+
+static void place_update(struct placing *p)
+{
+    for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
+        struct node *n = p->g->root->nodes[i];
+        if (n->phase != PHASE_UPDATE || n->op->flags & OP_SOURCE)
+            continue;
+        if (n->body) {
+            const struct node *forward = region_origin(n->body)->owner;
+            n->stage = forward ? forward->stage : p->last;
+            continue;
+        }
+        int stage = -1;
+        for (int k = 0; k < arrlen(n->in) && stage < 0; k++)
+            if (n->in[k] && n->in[k]->def && n->in[k]->def->op == &op_param)
+                stage = param_stage(p, node_ptr(n->in[k]->def, "param"));
+        if (stage < 0) {
+            struct reach r = reach_of(p, n);
+            stage = n->op->flags & OP_STACKED || r.high < 0 ? p->last : r.high;
+        }
+        n->stage = stage;
+    }
+}
+
+static void note_reader(struct placing *p, struct node *n, int stage, enum phase phase)
+{
+    for (int k = 0; k < arrlen(n->in); k++) {
+        struct node *def = n->in[k] ? n->in[k]->def : NULL;
+        if (def && def->op->flags & OP_SOURCE && !def->region->owner && (def->stage < 0 || stage < def->stage))
+            def->stage = stage;
+    }
+    for (int i = 0; n->body && i < arrlen(n->body->nodes); i++)
+        note_reader(p, n->body->nodes[i], stage, phase);
+}
+
+static void place_sources(struct placing *p, bool update)
+{
+    struct node **nodes = p->g->root->nodes;
+    for (int i = 0; i < arrlen(nodes); i++)
+        if (!(nodes[i]->op->flags & OP_SOURCE) && (nodes[i]->phase == PHASE_UPDATE) == update)
+            note_reader(p, nodes[i], nodes[i]->stage >= 0 ? nodes[i]->stage : p->first, nodes[i]->phase);
+}
+
+/* Nodes of bodies are where their repeat is. */
+static void place_bodies(struct region *r, int stage)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        if (r->owner)
+            r->nodes[i]->stage = stage;
+        if (r->nodes[i]->body)
+            place_bodies(r->nodes[i]->body, r->nodes[i]->stage);
+    }
+}
+
+static void cut_mirrors(struct region *r, struct region *origin)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        if (r->nodes[i]->body) {
+            if (region_origin(r->nodes[i]->body) == origin)
+                r->nodes[i]->body->cut = origin->cut;
+            cut_mirrors(r->nodes[i]->body, origin);
+        }
+}
+
+static bool find_cut(struct placing *p)
+{
+    const char **names = NULL;
+    if (!p->plan->split)
+        return true;
+    p->cut = split_find(p->g, p->plan->split, &names);
+    if (!p->cut) {
+        struct diag *d = diag_error(E_STAGES, p->plan->pipeline_span, "`split %s` names no repeat", p->plan->split);
+        const char *near = suggest(p->plan->split, names), *all = "";
+        for (int k = 0; k < arrlen(names); k++)
+            all = mem_printf("%s%s%s", all, k ? ", " : "", names[k]);
+        if (near)
+            diag_help(d, "did you mean `split %s`?", near);
+        else if (*all)
+            diag_help(d, "the model's repeats are: %s", all);
+        else
+            diag_help(d, "the model has no repeat whose blocks have a label with an index, as in `h[i]: Block(x)`");
+        return false;
+    }
+    if (p->cut->region->owner) {
+        struct diag *d = diag_error(E_STAGES, p->plan->pipeline_span, "`split %s` names a repeat inside another one", p->plan->split);
+        diag_label(d, p->cut->span, "it runs within a block");
+        diag_help(d, "split the outer repeat");
+        return false;
+    }
+    int64_t *cut = split_counts(p->plan, p->cut, p->stages);
+    if (!cut)
+        return false;
+    p->cut->body->cut = cut;
+    p->first = p->stages;
+    for (int s = 0; s < p->stages; s++)
+        if (cut[s + 1] > cut[s]) {
+            p->first = s < p->first ? s : p->first;
+            p->last = s;
+        }
+    cut_mirrors(p->g->root, p->cut->body);
+    return true;
+}
+
+static void warn_bubble(const struct placing *p)
+{
+    const struct plan *plan = p->plan;
+    if (plan->microbatches >= p->stages)
+        return;
+    double bubble = (double)(p->stages - 1) / (double)(plan->microbatches + p->stages - 1);
+    struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
+    struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
+                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", p->stages, bubble * 100);
+    diag_help(d, "take at least %d micro-batches", p->stages);
+}
 
 void place(struct module *m)
 {
-    (void)m;
+    const struct plan *plan = m->plan;
+    if (!plan)
+        return;
+    int stages = plan->mesh.pipe >= 0 ? plan->mesh.axis[plan->mesh.pipe].size : 1;
+    bool warned = false;
+    for (int e = 0; e < ENTRIES; e++) {
+        struct graph *g = m->graph[e];
+        if (!g || stages == 1)
+            continue;
+        struct placing p = { .m = m, .plan = plan, .g = g, .stages = stages, .overridden = NEW_ARRAY(bool, g->nnode + 1) };
+        if (!find_cut(&p))
+            return;
+        for (int i = 0; i < arrlen(g->root->nodes); i++)
+            g->root->nodes[i]->stage = -1;
+        place_forward(&p);
+        place_backward(&p);
+        place_sources(&p, false);
+        place_update(&p);
+        place_sources(&p, true);
+        place_bodies(g->root, -1);
+        if (!warned)
+            warn_bubble(&p);
+        warned = true;
+        if (diag_errors())
+            return;
+    }
 }

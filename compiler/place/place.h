@@ -1,0 +1,13 @@
+/* Private to place.  split.c: the repeat that the pipeline cuts.  place.c: a stage for every node. */
+#ifndef FLOWC_PLACE_H
+#define FLOWC_PLACE_H
+#include "../base/diag.h"
+#include "../module.h"
+#include "../op.h"
+#include "../passes.h"
+
+/* The forward repeat of g whose blocks have the label `label`, or NULL. names (may be NULL) collects the labels seen. */
+struct node *split_find(const struct graph *g, const char *label, const char ***names);
+/* Blocks of each stage, cumulative: stb_ds array of stages + 1 entries; NULL after a diagnostic. */
+int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages);
+#endif

@@ -1,0 +1,100 @@
+/* The repeat that the pipeline cuts, and how many of its blocks each stage gets. */
+#include "place.h"
+#include <string.h>
+
+/* "h" of a path "h[*].attn" inside the repeat node n; NULL when it carries no index of n's own. */
+static const char *label_of(const struct node *n, const char *path)
+{
+    const char *p = path;
+    for (int depth = region_depth(n->region); p && depth > 0; depth--) {
+        p = strstr(p, "[*]");
+        p = p ? p + 3 : NULL;
+    }
+    const char *end = p ? strstr(p, "[*]") : NULL;
+    return end ? intern_n(path, (size_t)(end - path)) : NULL;
+}
+
+static void note(const char ***names, const char *name)
+{
+    for (int k = 0; k < arrlen(*names); k++)
+        if (!strcmp((*names)[k], name))
+            return;
+    arrput(*names, name);
+}
+
+static struct node *find(struct region *r, const char *label, const char ***names)
+{
+    struct node *found = NULL;
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        if (!n->body || n->body->mirror || n->phase != PHASE_FORWARD)
+            continue;
+        for (int k = 0; k < arrlen(n->body->nodes); k++) {
+            const struct node *inside = n->body->nodes[k];
+            const char *path = arrlen(inside->out) && inside->out[0]->path ? inside->out[0]->path : inside->path;
+            const char *own = path ? label_of(n, path) : NULL;
+            if (own && names)
+                note(names, own);
+            if (own && !strcmp(own, label))
+                found = n;
+        }
+        if (!found)
+            found = find(n->body, label, names);
+    }
+    return found;
+}
+
+struct node *split_find(const struct graph *g, const char *label, const char ***names)
+{
+    return find(g->root, label, names);
+}
+
+static const char *divisors(int64_t n)
+{
+    const char *text = "";
+    for (int64_t k = 1; k <= n && strlen(text) < 40; k++)
+        if (n % k == 0)
+            text = mem_printf("%s%s%lld", text, *text ? ", " : "", (long long)k);
+    return text;
+}
+
+int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages)
+{
+    int64_t blocks = repeat->body->count, *cut = NULL;
+    const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
+    arrput(cut, 0);
+    if (plan->split_counts) {
+        int64_t sum = 0;
+        for (int k = 0; k < arrlen(plan->split_counts); k++) {
+            sum += plan->split_counts[k];
+            arrput(cut, sum);
+        }
+        if (arrlen(plan->split_counts) != stages) {
+            struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the stage map of '%s' has %d entries, but '%s' has %d stages",
+                                        plan->split, (int)arrlen(plan->split_counts), axis, stages);
+            diag_help(d, "give one number of blocks for each stage");
+            return NULL;
+        }
+        if (sum != blocks) {
+            struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the stage map of '%s' covers %lld of its %lld blocks",
+                                        plan->split, (long long)sum, (long long)blocks);
+            diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
+            diag_help(d, "the numbers must add up to %lld", (long long)blocks);
+            return NULL;
+        }
+        return cut;
+    }
+    if (blocks % stages && !plan->split_uneven) {
+        struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the %lld blocks of '%s' cannot be cut evenly into %d stages",
+                                    (long long)blocks, plan->split, stages);
+        diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
+        const char *map = "";
+        for (int s = 0; s < stages && strlen(map) < 40; s++)
+            map = mem_printf("%s%s%lld", map, s ? ", " : "", (long long)(blocks / stages + (s < blocks % stages)));
+        diag_help(d, "write `split %s uneven` (%s blocks), or take '%s' of size %s", plan->split, map, axis, divisors(blocks));
+        return NULL;
+    }
+    for (int s = 0; s < stages; s++)
+        arrput(cut, arrlast(cut) + blocks / stages + (s < blocks % stages));
+    return cut;
+}
