@@ -1,9 +1,9 @@
-/* The backward walk. Each node hands the gradients of its outputs to its op, which builds the gradients of its operands.
- * A value used several times gets the sum of what its uses contribute, added in the order of the uses in the program.
+/* The backward walk. Each node hands the gradients of its outputs to its op, which builds the gradients of its
+ * operands. A value used several times gets the sum of what its uses contribute, added in the order of the uses in the program.
  *
  * The backward of a repeat is a repeat in reverse whose body mirrors the forward body. It carries the gradients of the
- * carried values first, then one accumulator for each outer value that the body uses, which starts at zero. The gradient
- * of a parameter declared inside is just a value of the backward body, one per block. */
+ * carried values first, then one accumulator for each outer value that the body uses, which starts at zero. The
+ * gradient of a parameter declared inside is just a value of the backward body, one per block. */
 #include "../base/diag.h"
 #include "../module.h"
 #include "tape.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct tape {
-    struct region *at;                                           /* the backward region */
-    struct region *forward;                                      /* what it mirrors (root: the root itself) */
-    struct { int key; struct value **value; } *given;            /* stb_ds map: id of a forward value -> contributions */
+    struct region *at;                                   /* the backward region */
+    struct region *forward;                              /* what it mirrors (root: the root itself) */
+    struct { int key; struct value **value; } *given;    /* stb_ds map: id of a forward value -> contributions */
 };
 
 static const char *grad_path(const struct value *v)

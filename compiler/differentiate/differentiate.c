@@ -1,5 +1,5 @@
-/* differentiate: from the forward graph of the train entry to the whole training step. backward.c appends the gradients,
- * update.c the norm and the optimizer. Other entries stay as they are. */
+/* differentiate: from the forward graph of the train entry to the whole training step. backward.c appends the
+ * gradients, update.c the norm and the optimizer. Other entries stay as they are. */
 #include "../base/diag.h"
 #include "../passes.h"
 #include "tape.h"

@@ -1,8 +1,9 @@
 /* attention: softmax(q k^T scale + mask) v per sequence and head, and its gradient, which computes the probabilities
- * again, so that no T x S matrix is ever kept. Grouped heads: query head h reads key head h G / H. Heads of queries and
- * keys split together, which for G < H is possible only where the parts divide G; with G = 1 the one key head may be on
- * every rank. A query that may look at nothing gives 0. */
-#include "tensor_index.h"
+ * again, so that no T x S matrix is ever kept. Queries are free where nothing says who comes before whom (causal).
+ * Grouped heads: query head h reads key head h G / H. Heads of queries and keys split together, which for G < H is
+ * possible only where the parts divide G; with G = 1 the one key head may be on every rank. A query that may look at
+ * nothing gives 0. */
+#include "nn.h"
 
 /* Operands: q, k, v, keep_mask or none; the gradient has dy before the mask. */
 static const struct value *mask_of(const struct node *n)
@@ -11,7 +12,7 @@ static const struct value *mask_of(const struct node *n)
     return k < arrlen(n->in) ? n->in[k] : NULL;
 }
 
-static bool shape(struct graph *g, struct node *n)
+static bool operands_fit(const struct node *n)
 {
     const struct value *q = n->in[0], *k = n->in[1], *v = n->in[2], *mask = mask_of(n);
     for (int i = 0; i < 3; i++)
@@ -19,7 +20,7 @@ static bool shape(struct graph *g, struct node *n)
                                               "positions, width", "qkv"[i]))
             return false;
     if (!op_expect(n, 1, dim_same(q->dim[0], k->dim[0]) && dim_same(q->dim[3], k->dim[3]),
-                   "q is %s, k is %s: sequences and width differ", value_type_text(q, NULL), value_type_text(k, NULL)) ||
+                   "q %s and k %s differ in sequences or width", value_type_text(q, NULL), value_type_text(k, NULL)) ||
         !op_expect(n, 2, dim_same(k->dim[0], v->dim[0]) && dim_same(k->dim[1], v->dim[1]) &&
                    dim_same(k->dim[2], v->dim[2]), "k is %s, v is %s: sequences, heads and positions differ",
                    value_type_text(k, NULL), value_type_text(v, NULL)) ||
@@ -35,11 +36,20 @@ static bool shape(struct graph *g, struct node *n)
     if (mask) {
         bool rows = mask->ndim == 1 || (mask->ndim == 2 && (dim_same(mask->dim[0], q->dim[0]) ||
                                                             (!mask->dim[0]->name && mask->dim[0]->size == 1)));
-        if (!expect_type(n, 3, TYPE_BOOL) ||
-            !op_expect(n, 3, rows && dim_same(mask->dim[mask->ndim - 1], k->dim[2]), "keep_mask says which keys count: "
+        int at = n->op == &op_attention ? 3 : 4;
+        if (!expect_type(n, at, TYPE_BOOL) ||
+            !op_expect(n, at, rows && dim_same(mask->dim[mask->ndim - 1], k->dim[2]), "keep_mask is "
                        "[sequences, key positions] or [key positions], not %s", value_type_text(mask, NULL)))
             return false;
     }
+    return true;
+}
+
+static bool shape(struct graph *g, struct node *n)
+{
+    if (!operands_fit(n))
+        return false;
+    const struct value *q = n->in[0], *v = n->in[2];
     struct dim *dim[4] = {q->dim[0], q->dim[1], q->dim[2], v->dim[3]};
     node_out(g, n, q->type, 4, dim);
     return true;
@@ -58,23 +68,30 @@ static const char *mask_rule(const struct node *n)
 
 static const char *rule_of(const struct node *n)
 {
-    const char *h = grouped(n) ? "_" : "h";
-    return mem_printf("n %s t^ k^, n %s s^ k^, n %s s^ j^, %s -> n %s t^ j^", h, h, h, mask_rule(n), h);
+    const char *h = grouped(n) ? "_" : "h", *t = node_int(n, "causal", 0) ? "t^" : "t";
+    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j, %s -> n %s %s j", h, t, h, h, mask_rule(n), h, t);
 }
 
 static const char *rule_of_grad(const struct node *n)
 {
-    const char *h = grouped(n) ? "_" : "h";
-    return mem_printf("n %s t^ k^, n %s s^ k^, n %s s^ j^, n %s t^ j^, %s -> n %s t^ k^, n %s s^ k^, n %s s^ j^", h, h,
-                      h, h, mask_rule(n), h, h, h);
+    const char *h = grouped(n) ? "_" : "h", *t = node_int(n, "causal", 0) ? "t^" : "t+";
+    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j+, n %s %s j+, %s -> n %s %s k^, n %s s^ k^, n %s s^ j",
+                      h, t, h, h, h, t, mask_rule(n), h, t, h, h);
 }
 
-/* Grouped heads. The gradient has operand dy, which splits like q, and results like q, k, v. */
+/* Grouped heads. The gradient has operand dy, which splits like q, and results like q, k, v. Its dq and dk are linear
+ * in v, which dv does not see. */
 static void extra(const struct node *n, int parts, struct sig **sigs)
 {
+    bool back = n->op == &op_attention_grad;
+    if (back) {
+        struct sig s = sig_new(n);
+        s.in[2] = s.out[0] = s.out[1] = sbp_partial(REDUCE_SUM);
+        arrput(*sigs, s);
+    }
     if (!grouped(n))
         return;
-    bool back = n->op == &op_attention_grad, together = n->in[1]->dim[1]->size % parts == 0;
+    bool together = n->in[1]->dim[1]->size % parts == 0;
     bool shared = n->in[1]->dim[1]->size == 1;
     if (!together && !shared)
         return;
@@ -251,10 +268,14 @@ const struct op op_attention = {
     .grad = grad,
     .flops = flops,
     .ref = ref,
+    .call = "fl_attention(%o0, %i0, %i1, %i2, %i3, %attention)",
 };
 
 static bool shape_grad(struct graph *g, struct node *n)
 {
+    const struct value *q = n->in[0], *v = n->in[2];
+    if (!operands_fit(n) || !expect_dims(n, 3, 4, (struct dim *[]){q->dim[0], q->dim[1], q->dim[2], v->dim[3]}))
+        return false;
     for (int k = 0; k < 3; k++)
         node_out(g, n, n->in[k]->type, 4, n->in[k]->dim);
     return true;
@@ -271,4 +292,5 @@ const struct op op_attention_grad = {
     .extra = extra,
     .flops = flops_grad,
     .ref = ref_grad,
+    .call = "fl_attention_grad(%o0, %o1, %o2, %i3, %i0, %i1, %i2, %i4, %attention)",
 };

@@ -1,6 +1,6 @@
-/* new_axis and drop_axis: a dim of one element put in at "axis", or taken out there. What `b[:, _, :]` and an index such
- * as x[0] become. */
-#include "tensor_index.h"
+/* new_axis and drop_axis: a dim of one element put in at "axis", or taken out there. What `b[:, _, :]` and an index
+ * such as x[0] become. */
+#include "nn.h"
 
 static bool shape_new(struct graph *g, struct node *n)
 {

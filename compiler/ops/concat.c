@@ -1,5 +1,5 @@
 /* concat: tensors one after the other along a dim, which must be whole. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -79,7 +79,7 @@ const struct op op_concat = {
     .name = "concat",
     .doc = "the operands one after the other along axis",
     .args = "x..., axis:axis",
-    .linear = "{*} max{*} min{*}",
+    .linear = "{*} max{a} max{b} max{*} min{a} min{b} min{*}",
     .flags = OP_VARIADIC,
     .shape = shape,
     .rule_of = rule_of,

@@ -9,7 +9,7 @@
  *     loss = log(sum) + (max - pick), or 0 where ignored
  * and the communication between them is ordinary boxing. cross_entropy_grad becomes ce_grad, which is local and reads
  * the max and sum of its forward node. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -185,9 +185,20 @@ const struct op op_cross_entropy = {
     .ref = ref,
 };
 
+/* All operands but the first have one entry per token. */
+static bool expect_rows(const struct node *n)
+{
+    struct value rows = *n->in[0];
+    rows.ndim--;
+    for (int k = 1; k < arrlen(n->in); k++)
+        if (!expect_like(n, k, &rows))
+            return false;
+    return true;
+}
+
 static bool shape_like_logits(struct graph *g, struct node *n)
 {
-    return shape_same(g, n);
+    return expect_rows(n) && shape_same(g, n);
 }
 
 const struct op op_cross_entropy_grad = {
@@ -207,6 +218,8 @@ const struct op op_cross_entropy_grad = {
 static bool shape_row(struct graph *g, struct node *n)
 {
     const struct value *logits = n->in[0];
+    if (!expect_rows(n))
+        return false;
     node_out(g, n, logits->type, logits->ndim - 1, (struct dim *const *)logits->dim);
     return true;
 }
@@ -279,6 +292,7 @@ const struct op op_ce_max = {
     .shape = shape_row,
     .extra = extra_max,
     .ref = ref_max,
+    .call = "fl_ce_max(%o0, %i0, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
 };
 
 const struct op op_ce_sum = {
@@ -286,10 +300,12 @@ const struct op op_ce_sum = {
     .doc = "logits [.., V], max [..] -> [..]: sum of exp(l - max) over the classes",
     .args = "logits, max",
     .rule = "b.. v^, b.. -> b..",
+    .linear = "max{b}:min min{b}:max",
     .flags = OP_INTERNAL,
     .shape = shape_row,
     .extra = extra_sum,
     .ref = ref_sum,
+    .call = "fl_ce_sum_exp(%o0, %i0, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
 };
 
 const struct op op_ce_pick = {
@@ -302,6 +318,7 @@ const struct op op_ce_pick = {
     .shape = shape_row,
     .extra = extra_sum,
     .ref = ref_pick,
+    .call = "fl_ce_pick(%o0, %i0, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, %num(smoothing,0))",
 };
 
 const struct op op_ce_grad = {
@@ -314,4 +331,6 @@ const struct op op_ce_grad = {
     .shape = shape_like_logits,
     .extra = extra_grad,
     .ref = ref_part_grad,
+    .call = "fl_ce_grad(%o0, %i4, %i0, %i2, %i3, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, "
+            "%num(smoothing,0))",
 };

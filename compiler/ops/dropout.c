@@ -1,8 +1,8 @@
-/* dropout: x / (1 - p) where a random number is at least p, else 0. The numbers depend on seed, "key" (the path of the
- * call), step, block and place in the logical tensor, so that every plan drops the same elements and the gradient, which
+/* dropout: x / (1 - p) where a random number is at least p, else 0. The numbers depend on seed, "key" (the path of
+ * the call), step, block and place in the logical tensor, so that every plan drops the same elements and the gradient, which
  * is dropout of dy under the same key, finds them again. Outside train it is the identity (rewrite takes it away). */
 #include "../../runtime/fl_random.h"
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -62,4 +62,5 @@ const struct op op_dropout = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
+    .call = "fl_dropout(%o0, %i0, %step, %key, %block, %num(p,0), %place(o0))",
 };

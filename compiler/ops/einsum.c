@@ -1,7 +1,7 @@
 /* einsum: the contraction, and every matrix product of the language (`a @ b` is written as one by elaborate). The spec
  * names each dim of each operand with a letter; ".." stands for the dims left over. The shape rule rewrites attribute
  * "spec" to its plain form (letters only, no blanks, no dots), which is all that later passes see. */
-#include "tensor_index.h"
+#include "nn.h"
 #include <ctype.h>
 
 enum { MAX_OPERAND = 8, MAX_LETTER = 52 };
@@ -147,8 +147,8 @@ static bool shape(struct graph *g, struct node *n)
             diag_help(d, "cast(.., f32) makes it one");
             return false;
         }
-        if (!op_expect(n, k, (int)strlen(s.in[k]) == v->ndim, "einsum spec \"%s\" names %d dims of operand %d, which has"
-                       " %d", text, (int)strlen(s.in[k]), k + 1, v->ndim))
+        if (!op_expect(n, k, (int)strlen(s.in[k]) == v->ndim, "einsum spec \"%s\" names %d dims of operand %d, which "
+                       "has %d", text, (int)strlen(s.in[k]), k + 1, v->ndim))
             return false;
         for (int i = 0; i < v->ndim; i++) {
             int c = s.in[k][i];

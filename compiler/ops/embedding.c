@@ -1,7 +1,7 @@
-/* embedding: rows of a table chosen by ids. Its gradient adds rows of dy where the ids say. With the table split by rows
- * every rank looks only at the ids it owns: what it does not own stays zero and the parts add up. An id outside the
+/* embedding: rows of a table chosen by ids. Its gradient adds rows of dy where the ids say. With the table split by
+ * rows every rank looks only at the ids it owns: what it does not own stays zero and the parts add up. An id outside the
  * table reads and changes nothing. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -55,17 +55,22 @@ const struct op op_embedding = {
     .doc = "ids [..], table [R, D] -> [.., D]: row ids[..] of the table",
     .args = "ids, table",
     .rule = "b.., r^ d -> b.. d",
-    .linear = "{b}",
+    .linear = "{b} max{b} min{b}",
     .shape = shape,
     .extra = extra,
     .grad = grad,
     .ref = ref,
+    .call = "fl_embedding(%o0, %i0, %i1, %count(i0), %base(i1,0), %extent(i1,0), %last(i1))",
 };
 
 /* Attribute "dim": the rows of the table. */
 static bool shape_grad(struct graph *g, struct node *n)
 {
     const struct value *dy = n->in[1];
+    struct value rows = *dy;
+    rows.ndim--;
+    if (!expect_like(n, 0, &rows))
+        return false;
     struct dim *dim[2] = {node_ptr(n, "dim"), dy->dim[dy->ndim - 1]};
     node_out(g, n, dy->type, 2, dim);
     return true;
@@ -101,4 +106,5 @@ const struct op op_embedding_grad = {
     .shape = shape_grad,
     .extra = extra_grad,
     .ref = ref_grad,
+    .call = "fl_embedding_grad(%o0, %i1, %i0, %count(i0), %base(o0,0), %extent(o0,0), %last(o0))",
 };

@@ -1,6 +1,6 @@
 /* layer_norm over the last dim, and its gradient. The rows are free; the last dim is whole. A gain or bias is shared by
  * all rows, so over split rows its gradient is a sum still open. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -22,6 +22,16 @@ static bool shape(struct graph *g, struct node *n)
 static struct value *operand(const struct node *n, int k)
 {
     return k < arrlen(n->in) ? n->in[k] : NULL;
+}
+
+/* Linear in weight and bias together: in weight alone only when there is no bias. */
+static void extra(const struct node *n, int parts, struct sig **sigs)
+{
+    if (!operand(n, 1) || operand(n, 2))
+        return;
+    struct sig s = sig_new(n);
+    s.in[1] = s.out[0] = sbp_partial(REDUCE_SUM);
+    arrput(*sigs, s);
 }
 
 static void grad(struct grad *c)
@@ -69,9 +79,12 @@ const struct op op_layer_norm = {
     .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim",
     .args = "x, weight?, bias?, eps:num=1e-5",
     .rule = "b.. a^, a^, a^ -> b.. a^",
+    .linear = "{b, c} max{c} min{c}",
     .shape = shape,
+    .extra = extra,
     .grad = grad,
     .ref = ref,
+    .call = "fl_layer_norm(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5))",
 };
 
 /* x, weight or none, dy -> dx, dweight, dbias; the last two always exist, and are dead where nobody wants them. */
@@ -79,10 +92,22 @@ static bool shape_grad(struct graph *g, struct node *n)
 {
     const struct value *x = n->in[0];
     struct dim *last = x->dim[x->ndim - 1];
+    if ((n->in[1] && !expect_dims(n, 1, 1, &last)) || !expect_like(n, 2, x))
+        return false;
     node_out(g, n, x->type, x->ndim, (struct dim *const *)x->dim);
     node_out(g, n, x->type, 1, &last);
     node_out(g, n, x->type, 1, &last);
     return true;
+}
+
+/* dx is linear in the weight; the others do not see it. */
+static void extra_grad(const struct node *n, int parts, struct sig **sigs)
+{
+    if (!n->in[1])
+        return;
+    struct sig s = sig_new(n);
+    s.in[1] = s.out[0] = sbp_partial(REDUCE_SUM);
+    arrput(*sigs, s);
 }
 
 static void ref_grad(struct reference *r)
@@ -116,5 +141,7 @@ const struct op op_layer_norm_grad = {
     .linear = "{c}",
     .flags = OP_INTERNAL,
     .shape = shape_grad,
+    .extra = extra_grad,
     .ref = ref_grad,
+    .call = "fl_layer_norm_grad(%o0, %o1, %o2, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-5))",
 };

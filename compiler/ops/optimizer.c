@@ -1,7 +1,7 @@
-/* The update: the squared sum of a gradient, the global norm, the clipping factor and the optimizers. adamw and sgd write
- * the parameter and its states in place. A part of a parameter can be updated alone, so every dim is free; a gradient
+/* The update: the squared sum of a gradient, the global norm, the clipping factor and the optimizers. adamw and sgd
+ * write the parameter and its states in place. A part of a parameter can be updated alone, so every dim is free; a gradient
  * that is still a sum of parts must be reduced first, so nothing here is linear but the list of squares. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape_scalar(struct graph *g, struct node *n)
 {
@@ -29,6 +29,7 @@ const struct op op_square_sum = {
     .shape = shape_scalar,
     .flops = flops_square,
     .ref = ref_square_sum,
+    .call = "fl_square_sum(%o0, %i0, %count(i0))",
 };
 
 /* Copies of a value of a repeat body: one per block of every repeat around it. */
@@ -66,7 +67,7 @@ const struct op op_norm_partials = {
     .doc = "the squares of all gradients in declaration order, block by block, as one list",
     .args = "x...",
     .rule = "-> _",
-    .linear = "{*}",
+    .linear = "{*} max{a} max{b} max{*} min{a} min{b} min{*}",
     .flags = OP_INTERNAL | OP_VARIADIC | OP_STACKED,
     .shape = shape_partials,
     .ref = ref_partials,
@@ -88,6 +89,7 @@ const struct op op_global_norm = {
     .flags = OP_INTERNAL,
     .shape = shape_scalar,
     .ref = ref_global_norm,
+    .call = "fl_global_norm(%o0, %i0, %count(i0))",
 };
 
 static void ref_clip_scale(struct reference *r)
@@ -103,6 +105,7 @@ const struct op op_clip_scale = {
     .flags = OP_INTERNAL,
     .shape = shape_scalar,
     .ref = ref_clip_scale,
+    .call = "fl_clip_scale(%o0, %i0, %num(clip,0))",
 };
 
 double train_lr(const struct train_spec *t, int64_t step)
@@ -154,6 +157,7 @@ const struct op op_adamw = {
     .flags = OP_INTERNAL | OP_EFFECT,
     .shape = shape_none,
     .ref = ref_adamw,
+    .call = "fl_adamw(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %adamw)",
 };
 
 static void ref_sgd(struct reference *r)
@@ -178,4 +182,5 @@ const struct op op_sgd = {
     .flags = OP_INTERNAL | OP_EFFECT,
     .shape = shape_none,
     .ref = ref_sgd,
+    .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %sgd)",
 };

@@ -1,5 +1,5 @@
 /* positions(T): the numbers 0 .. T - 1 as i32. A rank that holds a part of T starts at its own place. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -31,4 +31,5 @@ const struct op op_positions = {
     .shape = shape,
     .extra = extra,
     .ref = ref,
+    .call = "fl_positions(%o0, %base(o0,0), %count(o0))",
 };

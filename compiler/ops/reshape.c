@@ -1,7 +1,7 @@
 /* reshape: the same elements in the same order under other dims. Input and output dims fall into groups of equal
  * product; within a group a split may follow only the outermost dim, and only where it divides, because only then a
  * rank's elements stay together. A size that merely happens to fit further in would give wrong values. */
-#include "tensor_index.h"
+#include "nn.h"
 
 /* One group: in[a0, a1) against out[b0, b1). `a` and `b` are its outermost dims of more than one element, or -1;
  * `plain` when there is just one such dim on each side, so that it is the same dim with the same split. */

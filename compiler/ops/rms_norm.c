@@ -1,5 +1,5 @@
 /* rms_norm over the last dim, and its gradient: layer_norm without mean and bias. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -61,18 +61,32 @@ const struct op op_rms_norm = {
     .doc = "x / sqrt(mean of x^2 + eps) * weight over the last dim",
     .args = "x, weight?, eps:num=1e-6",
     .rule = "b.. a^, a^ -> b.. a^",
+    .linear = "{b}",
     .shape = shape,
     .grad = grad,
     .ref = ref,
+    .call = "fl_rms_norm(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6))",
 };
 
 static bool shape_grad(struct graph *g, struct node *n)
 {
     const struct value *x = n->in[0];
     struct dim *last = x->dim[x->ndim - 1];
+    if ((n->in[1] && !expect_dims(n, 1, 1, &last)) || !expect_like(n, 2, x))
+        return false;
     node_out(g, n, x->type, x->ndim, (struct dim *const *)x->dim);
     node_out(g, n, x->type, 1, &last);
     return true;
+}
+
+/* dx is linear in the weight; dweight does not see it. */
+static void extra_grad(const struct node *n, int parts, struct sig **sigs)
+{
+    if (!n->in[1])
+        return;
+    struct sig s = sig_new(n);
+    s.in[1] = s.out[0] = sbp_partial(REDUCE_SUM);
+    arrput(*sigs, s);
 }
 
 static void ref_grad(struct reference *r)
@@ -102,5 +116,7 @@ const struct op op_rms_norm_grad = {
     .linear = "{c}",
     .flags = OP_INTERNAL,
     .shape = shape_grad,
+    .extra = extra_grad,
     .ref = ref_grad,
+    .call = "fl_rms_norm_grad(%o0, %o1, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6))",
 };

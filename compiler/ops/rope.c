@@ -1,7 +1,7 @@
 /* rope: rotary positions. Pairs of the last dim are turned by an angle that grows with the position, which is the index
  * along "axis" (a rank that holds a part starts at its own place). Style "half" pairs i with i + K/2, "interleaved"
  * pairs 2i with 2i + 1. The gradient turns back: attribute "inverse". */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -84,4 +84,6 @@ const struct op op_rope = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
+    .call = "fl_rope(%o0, %i0, %range(i0,0,axis), %extent(i0,axis), %range(i0,axis+1,-1), %last(i0), "
+            "%base(i0,axis), %num(base,10000), %is(style,half), %bool(inverse))",
 };

@@ -1,5 +1,5 @@
 /* slice and its gradient. A dim taken only in part must be whole on every rank; a dim taken whole stays free. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool whole(const struct node *n, const struct dim *d, int i)
 {
@@ -29,7 +29,14 @@ static bool shape(struct graph *g, struct node *n)
 static bool shape_grad(struct graph *g, struct node *n)
 {
     struct dim **dims = node_ptr(n, "dims");
-    node_out(g, n, n->in[0]->type, (int)arrlen(dims), dims);
+    const struct value *dy = n->in[0];
+    const int64_t *start = node_ints(n, "start"), *stop = node_ints(n, "stop");
+    bool fits = arrlen(dims) == dy->ndim;
+    for (int i = 0; fits && i < dy->ndim; i++)
+        fits = dy->dim[i]->size == stop[i] - start[i] && stop[i] <= dims[i]->size;
+    if (!op_expect(n, 0, fits, "dy has not the shape of the slice"))
+        return false;
+    node_out(g, n, dy->type, dy->ndim, dims);
     return true;
 }
 

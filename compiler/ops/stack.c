@@ -1,7 +1,7 @@
 /* stack: tensors of one shape along a new dim at "axis"; unstack: the entries of a dim as values of their own. Each is
  * the other's gradient. The dim itself must be whole. Attribute "dim" (a dim, or absent) of stack names the new dim, so
  * that the gradient of unstack has the very dims of its operand. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -139,7 +139,7 @@ const struct op op_stack = {
     .name = "stack",
     .doc = "operands of one shape along a new dim at axis",
     .args = "x..., axis:axis=0",
-    .linear = "{*} max{*} min{*}",
+    .linear = "{*} max{a} max{b} max{*} min{a} min{b} min{*}",
     .flags = OP_VARIADIC,
     .shape = shape,
     .rule_of = rule_of,

@@ -1,5 +1,5 @@
 /* transpose: the dims in another order. Never a copy by itself: layout relabels strides. */
-#include "tensor_index.h"
+#include "nn.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
