@@ -102,6 +102,7 @@ struct data_binding {            /* tokens, targets = next_token("f", u16) */
     const char *reader;          /* "next_token" or "raw" */
     const char *file;
     const char *element;         /* u16 u32 ... */
+    double scale, shift;         /* raw: the tensor is element * scale + shift; 1 and 0 without arithmetic */
     struct span span;
 };
 struct train_spec {

@@ -1,0 +1,88 @@
+/* The head of the logical dump: what is stored, and how it is trained. The graphs follow. */
+#include "elaborate.h"
+#include <string.h>
+
+static const char *init_text(const struct param *p)
+{
+    switch (p->init) {
+    case INIT_ZEROS: return "zeros";
+    case INIT_ONES: return "ones";
+    case INIT_CONSTANT: return mem_printf("%.9g", p->init_a);
+    case INIT_NORMAL: return mem_printf("normal(%.9g)", p->init_a);
+    case INIT_UNIFORM: return mem_printf("uniform(%.9g, %.9g)", p->init_a, p->init_b);
+    }
+    return "";
+}
+
+static void dump_param(FILE *to, const struct param *p)
+{
+    struct value like = {.type = p->type, .ndim = p->ndim};
+    for (int i = 0; i < p->ndim; i++)
+        like.dim[i] = p->dim[i];
+    fprintf(to, "  %s: ", p->path);
+    for (int i = 0; i < arrlen(p->stack); i++)
+        fprintf(to, "%lld x ", (long long)p->stack[i]);
+    fprintf(to, "%s = %s", value_type_text(&like, NULL), init_text(p));
+    if (p->is_state)
+        fputs(" state", to);
+    if (p->frozen)
+        fputs(" frozen", to);
+    if (p->decay != 0)
+        fprintf(to, " decay %.9g", p->decay);
+    if (p->file_name) {
+        fprintf(to, " file \"%s\"", p->file_name);
+        for (int i = 0; i < arrlen(p->file_shape); i++)
+            fprintf(to, "%s%lld", i ? ", " : " as [", (long long)p->file_shape[i]);
+        fputs(arrlen(p->file_shape) ? "]" : "", to);
+        fputs(p->file_transpose ? " transpose" : "", to);
+    }
+    fputc('\n', to);
+}
+
+static void dump_data(FILE *to, const struct data_binding *data)
+{
+    for (int i = 0; i < arrlen(data); i++) {
+        fprintf(to, "  data %s%s%s = %s(\"%s\", %s)", data[i].inputs[0], data[i].ninput > 1 ? ", " : "",
+                data[i].ninput > 1 ? data[i].inputs[1] : "", data[i].reader, data[i].file, data[i].element);
+        if (data[i].scale != 1 || data[i].shift != 0)
+            fprintf(to, " * %.9g + %.9g", data[i].scale, data[i].shift);
+        fputc('\n', to);
+    }
+}
+
+static void dump_train(FILE *to, const struct train_spec *t)
+{
+    static const char *const lr[] = {"constant", "cosine", "linear"};
+    fputs("train {\n", to);
+    dump_data(to, t->data);
+    fprintf(to, "  steps %lld\n  seed %llu\n", (long long)t->steps, (unsigned long long)t->seed);
+    if (t->optimizer) {
+        fprintf(to, "  optimizer %s lr %s(%.9g, warmup %lld, floor %.9g)", t->optimizer, lr[t->lr_kind], t->lr_peak,
+                (long long)t->lr_warmup, t->lr_floor);
+        if (!strcmp(t->optimizer, "adamw"))
+            fprintf(to, " beta1 %.9g beta2 %.9g eps %.9g\n", t->beta1, t->beta2, t->eps);
+        else
+            fprintf(to, " momentum %.9g\n", t->momentum);
+    }
+    if (t->clip > 0)
+        fprintf(to, "  clip_norm %.9g\n", t->clip);
+    fputs("}\n", to);
+}
+
+void module_dump(FILE *to, struct module *m)
+{
+    fprintf(to, "module %s\nparams {\n", m->model ? m->model : "");
+    for (int i = 0; i < arrlen(m->params); i++)
+        dump_param(to, m->params[i]);
+    fputs("}\n", to);
+    if (m->train.present)
+        dump_train(to, &m->train);
+    if (m->evaluate.present) {
+        fputs("evaluate {\n", to);
+        dump_data(to, m->evaluate.data);
+        fprintf(to, "  every %lld\n  steps %lld\n}\n", (long long)m->evaluate.every, (long long)m->evaluate.steps);
+    }
+    if (m->sample.present)
+        fprintf(to, "sample {\n  output %s\n  tokens %lld\n  temperature %.9g\n  top_k %lld\n}\n", m->sample.output,
+                (long long)m->sample.tokens, m->sample.temperature, (long long)m->sample.top_k);
+}

@@ -1,0 +1,192 @@
+/* Private to compiler/elaborate: how a program's text becomes a module. Each file owns one idea:
+ *
+ *     names.c         the program's own names: dims, consts, layers, the model, plans; imports and --set
+ *     dims.c          dim and const expressions
+ *     scope.c         what a name means inside a body, labels and paths
+ *     expr.c          expressions to nodes          call.c   calls of ops      index.c  x[..]
+ *     layer.c         calls of layers, bodies       repeat.c carried names     params.c param and state
+ *     denominators.c  counts that are still open
+ *     mesh.c plan.c   the chosen plan               train.c files.c            the other blocks
+ *     match.c         every pattern matches something
+ *
+ * After a user error an expression is ITEM_POISON, or a function returns NULL or false: whoever gets that stays
+ * silent, so that one mistake gives one message and the rest of the program is still checked. */
+#ifndef FLOWC_ELABORATE_H
+#define FLOWC_ELABORATE_H
+#include "base/diag.h"
+#include "module.h"
+#include "op.h"
+#include "passes.h"
+
+/* ---- names.c ---- */
+
+enum decl_kind { DECL_DIM, DECL_CONST, DECL_LAYER, DECL_MODEL };
+enum decl_state { DECL_FRESH, DECL_BUSY, DECL_READY, DECL_BAD };
+struct decl {
+    enum decl_kind kind;
+    const char *name;
+    struct ast *ast;
+    enum decl_state state;
+    struct dim *dim;             /* DECL_DIM */
+    double num;                  /* DECL_CONST, and the size of a dim */
+    bool calling;                /* a layer whose body is being elaborated: a second call is a recursion */
+    struct span call;            /* where that call is written */
+};
+
+struct elab {
+    struct module *m;
+    struct decl **decls;                             /* stb_ds array, in program order */
+    struct ast *model, *train, *evaluate, *sample;   /* NULL where the program has none */
+    struct ast **files, **plans;                     /* stb_ds arrays */
+    struct { const char *key; struct param *value; } *params;        /* by path, over all entries */
+    const char **labels;                             /* paths of labelled calls, for suggestions */
+    /* per entry */
+    struct graph *g;
+    struct { int key; int value; } *named;           /* value id -> how firmly its path is set, see value_name */
+    struct { int key; struct scale *value; } *scales;/* value id -> denominators.c */
+    struct value **inputs;                           /* model inputs, in order */
+};
+
+void names_collect(struct elab *e);                  /* follows imports, declares everything once */
+struct frame;
+struct decl *names_find(struct elab *e, const char *name);
+bool decl_ready(struct frame *f, struct decl *d, struct span use);    /* evaluates a dim or const at first use */
+void names_settle(struct elab *e);                   /* evaluates every dim and const; unused --set are errors */
+void names_candidates(struct elab *e, const char ***to);
+
+/* ---- scope.c ---- */
+
+enum item_kind { ITEM_POISON, ITEM_VALUE, ITEM_NUM, ITEM_DIM, ITEM_STR, ITEM_TYPE, ITEM_LIST, ITEM_LABEL, ITEM_LAYOUT };
+struct item {
+    enum item_kind kind;
+    struct value *v;             /* ITEM_VALUE */
+    double num;                  /* ITEM_NUM, and the size of an ITEM_DIM */
+    struct dim *dim;             /* ITEM_DIM */
+    const char *str;             /* ITEM_STR */
+    enum type type;              /* ITEM_TYPE */
+    struct item *items;          /* ITEM_LIST: several results, or [a, b]; stb_ds array */
+    struct instance *inst;       /* ITEM_LABEL */
+    struct ast *ast;             /* where it was written; ITEM_LAYOUT: the layout */
+};
+
+enum binding_kind { BIND_LOCAL, BIND_INPUT, BIND_PARAM, BIND_DIM, BIND_SCALAR, BIND_INDEX };
+struct binding {
+    const char *name;
+    enum binding_kind kind;
+    struct item item;
+    struct span span;            /* where it got its meaning; for a dim bound by a call: the argument */
+};
+
+/* One use of a layer, or the model itself, or a labelled op: what a label names. */
+struct instance {
+    const char *label, *path;    /* "attn", "h[*].attn"; the model's path is "" */
+    struct instance *parent, **kids;
+    struct region *home;         /* where its parameters are declared */
+    struct binding *names;       /* its locals and parameters, once its body is done */
+    struct item output;
+    struct span span;            /* the label, or the call */
+    bool labelled;
+    struct { const char *key; int value; } *times;   /* how often its body assigns a name, and how often it did so far */
+    struct { const char *key; int value; } *seen;
+};
+
+struct level {                   /* a repeat whose body is being elaborated */
+    struct ast *ast;
+    const char *index;           /* or NULL */
+    struct region *region;
+    int base;                    /* its bindings start here */
+    const char *label;           /* the first label with the index: the repeat's path */
+};
+
+/* A body being elaborated. With body NULL it is the program's top level: only dims and consts have a meaning. */
+struct frame {
+    struct elab *e;
+    struct frame *caller;
+    struct decl *decl;
+    struct ast *body;
+    struct instance *inst;
+    struct region *at;           /* where nodes go */
+    struct binding *names;       /* stb_ds array; the last one of a name counts */
+    struct level *levels;        /* stb_ds array, outermost first */
+    bool returned;
+    struct span return_span;
+    struct item result;
+};
+
+struct item item_value(struct value *v, struct ast *a);
+struct item item_num(double num, struct ast *a);
+struct item item_dim(struct dim *d, struct ast *a);
+#define POISON ((struct item){ITEM_POISON})
+
+struct binding *scope_find(struct frame *f, const char *name);       /* in this body only; NULL */
+void scope_bind(struct frame *f, enum binding_kind kind, const char *name, struct item item, struct span span);
+bool scope_check_new(struct frame *f, const char *name, struct span span);   /* diagnoses a name that means something else */
+struct instance *scope_label(struct frame *f, const char *name);     /* a label used in this body so far */
+struct item scope_name(struct frame *f, struct ast *name);           /* diagnoses unknown names */
+void scope_unknown(struct frame *f, const char *what, const char *name, struct span span);
+bool scope_visible(struct frame *f, const struct value *v);
+struct instance *instance_new(struct frame *f, const char *label, const char *suffix, struct span span, bool labelled);
+const char *path_join(const char *a, const char *b);
+
+/* How firmly a path is set: a stronger one becomes the path, a weaker or equal one an alias (a call's over a call's:
+ * the outer one wins, so that h[*] is the block's output). */
+enum { NAME_NONE, NAME_LOCAL, NAME_CALL, NAME_FIXED };
+void value_name(struct elab *e, struct value *v, const char *path, int firmness);
+
+/* ---- dims.c ---- */
+bool dim_eval(struct frame *f, struct ast *a, int64_t *to);          /* a whole number; / must be exact */
+bool const_eval(struct frame *f, struct ast *a, double *to);
+bool const_int(struct frame *f, struct ast *a, int64_t low, const char *what, int64_t *to);
+struct dim *dim_of(struct frame *f, struct ast *a);                  /* named when a is a name; NULL after an error */
+bool fold_binary(const char *op, double a, double b, double *to);
+bool fold_call(const char *name, const double *x, int n, double *to);
+const char *number_text(double v);
+
+/* ---- expr.c, call.c, index.c ---- */
+struct item expr(struct frame *f, struct ast *a);
+struct value *expr_value(struct frame *f, struct ast *a);            /* a tensor, or NULL after a diagnostic */
+struct value *item_tensor(struct frame *f, struct item item, struct ast *a);   /* numbers become constants */
+const char *item_text(struct item item);                             /* "a tensor f32[N, D]", "a dim" for messages */
+struct item expr_call(struct frame *f, struct ast *a);
+struct item expr_index(struct frame *f, struct ast *a);
+struct item expr_matmul(struct frame *f, struct ast *a);
+struct node *emit_node(struct frame *f, const struct op *op, struct span span);
+bool emit_finish(struct frame *f, struct node *n);
+struct item emit_result(struct frame *f, struct node *n, struct ast *a);     /* finish, then its outputs as an item */
+int axis_of(struct frame *f, struct ast *a, const struct value *v);  /* index of a dim; -1 after a diagnostic */
+
+/* ---- layer.c, repeat.c, params.c ---- */
+struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, struct ast *label);
+struct item labelled(struct frame *f, struct ast *label, struct ast *what);
+bool label_path(struct frame *f, struct ast *label, const char **name, const char **suffix, struct region **home);
+void body_run(struct frame *f, struct ast *body);
+void body_count(struct instance *inst, struct ast *body);
+void repeat_run(struct frame *f, struct ast *a);
+void param_run(struct frame *f, struct ast *a);
+void model_inputs(struct frame *f, struct ast *params);
+void output_run(struct frame *f, struct ast *a);    /* elaborate.c: output and metric */
+bool type_find(const char *name, enum type *to);
+void assigned_names(struct ast *body, const char ***to);             /* every name a body assigns, nested repeats included */
+
+/* ---- denominators.c ---- */
+void scale_follow(struct frame *f, struct node *n);  /* after each node of the user's: what is open where */
+void scale_copy(struct elab *e, const struct value *from, struct value *to);
+void scale_input(struct elab *e, struct value *v);
+
+/* ---- plan.c, mesh.c ---- */
+void plans_collect(struct elab *e);                  /* lists all, elaborates the chosen one */
+void mesh_build(struct frame *f, struct plan *p, struct ast *a);
+void mesh_add_time(struct plan *p);
+void axis_unknown(const struct mesh *m, const char *name, struct span span);
+struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout, bool in_model);
+
+/* ---- train.c, files.c, match.c ---- */
+void train_collect(struct elab *e);                  /* train, evaluate, sample */
+void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
+void params_rules(struct elab *e);                   /* decay and frozen patterns */
+void files_collect(struct elab *e);
+void patterns_check(struct elab *e);
+void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
+bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath);
+bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
+#endif

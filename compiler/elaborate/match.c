@@ -1,0 +1,136 @@
+/* Every pattern of the program matches something: a line that names nothing would be a layout, a decay or a stage that
+ * silently is not there. */
+#include "elaborate.h"
+#include <string.h>
+
+static struct graph *any_graph(struct elab *e)
+{
+    for (int k = 0; k < ENTRIES; k++)
+        if (e->m->graph[k])
+            return e->m->graph[k];
+    return NULL;
+}
+
+bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath)
+{
+    struct graph *g = values ? any_graph(e) : NULL;
+    for (int i = 0; i < arrlen(e->m->params); i++)
+        if ((beneath ? pattern_covers : pattern_match)(pattern, e->m->params[i]->path, NULL, NULL))
+            return true;
+    for (int i = 0; g && i < arrlen(g->values); i++)
+        if (value_matches(g->values[i], pattern, NULL, NULL) ||
+            (beneath && pattern_covers(pattern, g->values[i]->path, NULL, NULL)))
+            return true;
+    return false;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* With the indices as paths have them, so that a distance counts only what is misspelt. */
+static const char *plain_indices(const char *pattern)
+{
+    const char *out = "";
+    for (const char *s = pattern; *s;) {
+        size_t n = strcspn(s, "[");
+        out = mem_printf("%s%.*s", out, (int)n, s);
+        s += n;
+        if (!*s)
+            break;
+        out = mem_printf("%s[*]", out);
+        s += strcspn(s, "]");
+        s += *s == ']';
+    }
+    return out;
+}
+
+void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only)
+{
+    const char **paths = NULL, **parts = NULL;
+    for (int i = 0; i < arrlen(e->m->params); i++)
+        arrput(paths, e->m->params[i]->path);
+    struct graph *g = params_only ? NULL : any_graph(e);
+    for (int i = 0; g && i < arrlen(g->values); i++)
+        if (g->values[i]->path)
+            arrput(paths, g->values[i]->path);
+    for (int i = 0; i < arrlen(e->labels); i++)
+        arrput(paths, e->labels[i]);
+    for (int i = 0; i < arrlen(paths); i++)
+        arrput(parts, last_part(paths[i]));
+    struct diag *d = diag_error(E_PATTERN, span, "'%s' matches no %s", pattern, params_only ? "parameter" : "tensor");
+    const char *text = plain_indices(pattern), *near = suggest(text, paths);
+    if (near) {
+        diag_help(d, "did you mean '%s'?", near);
+        return;
+    }
+    const char *part = suggest(last_part(text), parts);
+    if (part && strcmp(part, last_part(text)) != 0)
+        diag_help(d, "did you mean '%.*s%s'?", (int)(last_part(pattern) - pattern), pattern, part);
+    else if (part)
+        for (int i = 0; i < arrlen(paths); i++)
+            if (!strcmp(last_part(paths[i]), part)) {
+                diag_help(d, "did you mean '%s'?", paths[i]);
+                return;
+            }
+}
+
+static void check_split(struct elab *e, struct plan *p)
+{
+    struct graph *g = any_graph(e);
+    const char *repeats = "";
+    struct node **nodes = g ? g->root->nodes : NULL;
+    const char **near = NULL;
+    for (int i = 0; i < arrlen(nodes); i++)
+        if (nodes[i]->body) {
+            if (pattern_match(p->split, nodes[i]->path, NULL, NULL) ||
+                pattern_match(p->split, mem_printf("%s[*]", nodes[i]->path), NULL, NULL)) {
+                p->split = nodes[i]->path;
+                return;
+            }
+            repeats = mem_printf("%s%s%s", repeats, *repeats ? ", " : "", nodes[i]->path);
+            arrput(near, nodes[i]->path);
+        }
+    struct ast *split = NULL;
+    for (int i = 0; i < ast_count(p->ast); i++)
+        for (int k = 0; p->ast->kids[i]->kind == AST_PIPELINE && k < ast_count(p->ast->kids[i]); k++)
+            if (p->ast->kids[i]->kids[k]->kind == AST_SPLIT)
+                split = p->ast->kids[i]->kids[k];
+    struct diag *d = diag_error(E_PATTERN, ast_kid(split, 0)->span, "'%s' is no repeat of the model", p->split);
+    const char *best = suggest(p->split, near);
+    if (best)
+        diag_help(d, "did you mean '%s'?", best);
+    else if (*repeats)
+        diag_help(d, "a repeat goes by the label in its body: %s", repeats);
+    else
+        diag_help(d, "the model has no repeat outside of layers");
+}
+
+/* The micro-batches cut a dim of the inputs. */
+static void check_microbatches(struct elab *e, struct plan *p)
+{
+    if (!p->mb_dim)
+        return;
+    for (int i = 0; i < arrlen(e->inputs); i++)
+        for (int k = 0; k < e->inputs[i]->ndim; k++)
+            if (e->inputs[i]->dim[k] == p->mb_dim)
+                return;
+    struct diag *d = diag_error(E_MICROBATCH, p->mb_span, "no input of the model has the dim %s", p->mb_dim->name);
+    diag_label(d, e->m->model_span, "the model");
+}
+
+void patterns_check(struct elab *e)
+{
+    struct plan *p = e->m->plan;
+    for (int i = 0; i < arrlen(p->lines); i++) {
+        struct plan_line *l = &p->lines[i];
+        bool beneath = l->kind == LINE_RECOMPUTE || l->kind == LINE_PLACE;
+        if (!pattern_used(e, l->pattern, true, beneath))
+            pattern_unmatched(e, l->pattern, l->pattern_span, false);
+    }
+    if (p->split)
+        check_split(e, p);
+    check_microbatches(e, p);
+}

@@ -1,0 +1,259 @@
+/* Plans. All are listed; only the chosen one is read: its mesh, micro-batches, pipeline and lines. What a line's pattern
+ * matches is decided by the passes that use it. */
+#include "elaborate.h"
+#include <string.h>
+
+static bool once(struct ast **slot, struct ast *a, const char *what)
+{
+    if (*slot) {
+        struct diag *d = diag_error(E_DUPLICATE, a->span, "the plan has two %s lines", what);
+        diag_label(d, (*slot)->span, "the first one");
+        return false;
+    }
+    *slot = a;
+    return true;
+}
+
+static void microbatches(struct frame *f, struct plan *p, struct ast *a)
+{
+    struct ast *dim = ast_kid(a, 1);
+    int64_t count = 1;
+    p->mb_span = a->span;
+    if (const_int(f, ast_kid(a, 0), 1, "the number of micro-batches", &count) && count > 1 << 24)
+        diag_error(E_MICROBATCH, a->span, "%lld micro-batches are too many", (long long)count);
+    struct decl *d = names_find(f->e, dim->name);
+    if (!d || d->kind != DECL_DIM) {
+        const char **dims = NULL;
+        for (int i = 0; i < arrlen(f->e->m->dims); i++)
+            arrput(dims, f->e->m->dims[i]->name);
+        const char *near = suggest(dim->name, dims);
+        struct diag *g = diag_error(E_UNKNOWN_NAME, dim->span, "no dim is called '%s'", dim->name);
+        diag_help(g, near ? "did you mean '%s'?" : "micro-batches are cut along the dim of the sequences, as in `over N`%s",
+                  near ? near : "");
+        return;
+    }
+    if (!decl_ready(f, d, dim->span))
+        return;
+    p->mb_dim = d->dim;
+    p->microbatches = count;
+    if (d->dim->size % count) {
+        struct diag *g = diag_error(E_MICROBATCH, a->span, "%s = %lld does not divide into %lld micro-batches", dim->name,
+                                    (long long)d->dim->size, (long long)count);
+        diag_label(g, d->dim->span, "%s = %lld", dim->name, (long long)d->dim->size);
+        const char *legal = "";
+        int shown = 0;
+        for (int64_t k = 1; k <= d->dim->size && shown < 12; k++)
+            if (d->dim->size % k == 0) {
+                legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", (long long)k);
+                shown++;
+            }
+        diag_help(g, "legal numbers are %s", legal);
+    }
+}
+
+static void split(struct frame *f, struct plan *p, struct ast *a)
+{
+    p->split = ast_kid(a, 0)->name;
+    p->split_uneven = a->is_int;
+    struct ast *counts = ast_kid(a, 1);
+    for (int i = 0; i < ast_count(counts); i++) {
+        struct ast *k = counts->kids[i];
+        bool times = k->kind == AST_TIMES;
+        int64_t blocks, repeats = 1;
+        if (!const_int(f, times ? ast_kid(k, 0) : k, 0, "the number of blocks of a stage", &blocks) ||
+            (times && !const_int(f, ast_kid(k, 1), 1, "the number of stages", &repeats)))
+            continue;
+        if (arrlen(p->split_counts) + repeats > 1 << 16) {
+            diag_error(E_STAGES, k->span, "a stage map of more than %d stages", 1 << 16);
+            return;
+        }
+        for (int64_t r = 0; r < repeats; r++)
+            arrput(p->split_counts, blocks);
+    }
+}
+
+static void pipeline(struct frame *f, struct plan *p, struct ast *a)
+{
+    static const char *const words[] = {"schedule", NULL};
+    struct ast *cut = NULL;
+    p->pipeline_span = a->span;
+    p->mesh.pipe = mesh_axis(&p->mesh, a->name);
+    if (p->mesh.pipe < 0 || p->mesh.pipe == p->mesh.mb) {
+        p->mesh.pipe = -1;
+        axis_unknown(&p->mesh, a->name, a->name_span);
+    }
+    for (int i = 0; i < ast_count(a); i++) {
+        struct ast *s = a->kids[i], *value = ast_kid(s, 0);
+        if (s->kind == AST_SPLIT) {
+            if (once(&cut, s, "split"))
+                split(f, p, s);
+            continue;
+        }
+        if (!settings_word(s, "pipeline", words))
+            continue;
+        const char *name = value && value->kind == AST_NAME ? value->name : "";
+        if (!strcmp(name, "gpipe"))
+            p->schedule = SCHEDULE_GPIPE;
+        else if (!strcmp(name, "one_f_one_b"))
+            p->schedule = SCHEDULE_ONE_F_ONE_B;
+        else
+            diag_help(diag_error(E_SCHEDULE, value ? value->span : s->span, "no schedule of this name"),
+                      "the schedules are gpipe and one_f_one_b");
+    }
+}
+
+static void stage_range(struct frame *f, struct plan *p, struct ast *where, struct plan_line *line)
+{
+    struct ast *axis = ast_kid(where, 0), *range = ast_kid(where, 1);
+    struct mesh *m = &p->mesh;
+    int at = mesh_axis(m, axis->name);
+    if (m->name && strcmp(where->name, m->name) != 0) {
+        struct diag *d = diag_error(E_PLACE, where->span, "no mesh is called '%s'", where->name);
+        diag_label(d, m->span, "the mesh is '%s'", m->name);
+    }
+    if (at < 0) {
+        axis_unknown(m, axis->name, axis->span);
+        return;
+    }
+    if (at != m->pipe) {
+        struct diag *d = diag_error(E_PLACE, axis->span, "'%s' is not the axis of the pipeline", axis->name);
+        diag_help(d, "place puts calls on stages: `pipeline over %s { .. }` makes them", axis->name);
+        return;
+    }
+    int64_t stages = m->axis[at].size;
+    line->stage_high = stages;
+    if (range->kind != AST_RANGE) {
+        if (const_int(f, range, 0, "a stage", &line->stage_low))
+            line->stage_high = line->stage_low + 1;
+    } else {
+        if (ast_kid(range, 0) && !const_int(f, ast_kid(range, 0), 0, "a stage", &line->stage_low))
+            return;
+        if (ast_kid(range, 1) && !const_int(f, ast_kid(range, 1), 1, "the end of a range of stages", &line->stage_high))
+            return;
+    }
+    if (line->stage_low >= line->stage_high || line->stage_high > stages) {
+        struct diag *d = diag_error(E_PLACE, range->span, "%s has the stages 0 to %lld", axis->name, (long long)stages - 1);
+        diag_label(d, m->axis[at].span, "%lld stages", (long long)stages);
+    }
+}
+
+static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind kind)
+{
+    struct ast *patterns = ast_kid(a, 0), *rest = ast_kid(a, 1);
+    struct plan_line line = {.kind = kind, .span = a->span};
+    if (kind == LINE_PLACE)
+        stage_range(f, p, rest, &line);
+    else if (rest)
+        line.parts = layout_parts_of(&p->mesh, rest, false);
+    for (int i = 0; i < ast_count(patterns); i++) {
+        line.pattern = patterns->kids[i]->name;
+        line.pattern_span = patterns->kids[i]->span;
+        arrput(p->lines, line);
+    }
+}
+
+static void unsupported(struct ast *a, const char *what)
+{
+    struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
+    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, place, recompute, memory and strict");
+}
+
+static void read_lines(struct frame *f, struct plan *p)
+{
+    for (int i = 0; i < ast_count(p->ast); i++) {
+        struct ast *a = p->ast->kids[i];
+        switch (a->kind) {
+        case AST_SBP: lines(f, p, a, LINE_SBP); break;
+        case AST_PIN: lines(f, p, a, LINE_PIN); break;
+        case AST_SAVE: lines(f, p, a, LINE_SAVE); break;
+        case AST_PLACE: lines(f, p, a, LINE_PLACE); break;
+        case AST_RECOMPUTE: lines(f, p, a, LINE_RECOMPUTE); break;
+        case AST_MEMORY:
+            p->memory_bytes = a->num;
+            p->memory_span = a->span;
+            break;
+        case AST_FLAG:
+            if (!strcmp(a->name, "strict"))
+                p->strict = true;
+            else
+                unsupported(a, a->name);
+            break;
+        case AST_PRECISION:
+            if (strcmp(a->name ? a->name : "", "f32") || ast_count(a))
+                unsupported(a, "precision");
+            break;
+        case AST_SHARD: unsupported(a, "shard"); break;
+        case AST_EXPECT: unsupported(a, "expect"); break;
+        case AST_CLUSTER: unsupported(a, "cluster"); break;
+        case AST_SETTING: unsupported(a, a->name); break;
+        default: break;
+        }
+    }
+}
+
+static void read_plan(struct elab *e, struct plan *p)
+{
+    struct frame top = {.e = e};
+    struct ast *mesh = NULL, *mb = NULL, *pipe = NULL;
+    for (int i = 0; i < ast_count(p->ast); i++) {
+        struct ast *a = p->ast->kids[i];
+        if (a->kind == AST_MESH)
+            once(&mesh, a, "mesh");
+        else if (a->kind == AST_MICROBATCHES)
+            once(&mb, a, "microbatches");
+        else if (a->kind == AST_PIPELINE)
+            once(&pipe, a, "pipeline");
+    }
+    p->mesh.pipe = -1;
+    p->mesh.nranks = 1;
+    p->mesh.span = p->span;
+    p->schedule = SCHEDULE_ONE_F_ONE_B;
+    if (mesh)
+        mesh_build(&top, p, mesh);
+    if (mb)
+        microbatches(&top, p, mb);
+    mesh_add_time(p);
+    if (pipe)
+        pipeline(&top, p, pipe);
+    read_lines(&top, p);
+}
+
+void plans_collect(struct elab *e)
+{
+    struct module *m = e->m;
+    const char **names = NULL;
+    for (int i = 0; i < arrlen(e->plans); i++) {
+        struct ast *a = e->plans[i];
+        struct plan *p = NEW(struct plan);
+        p->name = a->name;
+        p->span = a->name_span;
+        p->ast = a;
+        p->microbatches = 1;
+        for (int k = 0; k < arrlen(m->plans); k++)
+            if (!strcmp(m->plans[k]->name, p->name)) {
+                struct diag *d = diag_error(E_DUPLICATE, p->span, "two plans are called '%s'", p->name);
+                diag_label(d, m->plans[k]->span, "the first one");
+            }
+        arrput(m->plans, p);
+        arrput(names, p->name);
+        if (!m->plan && (!m->options->plan || !strcmp(m->options->plan, p->name)))
+            m->plan = p;
+    }
+    if (!m->plan && m->options->plan) {
+        const char *near = suggest(m->options->plan, names), *all = "";
+        struct diag *d = diag_error(E_UNKNOWN_NAME, (struct span){0}, "no plan is called '%s'", m->options->plan);
+        for (int i = 0; i < arrlen(names); i++)
+            all = mem_printf("%s%s%s", all, i ? ", " : "", names[i]);
+        if (near)
+            diag_help(d, "did you mean '%s'?", near);
+        else if (*all)
+            diag_help(d, "the plans are %s", all);
+    }
+    if (!m->plan) {                      /* a program without plans runs on one rank */
+        m->plan = NEW(struct plan);
+        m->plan->name = "single";
+        m->plan->microbatches = 1;
+        arrput(m->plans, m->plan);
+    }
+    read_plan(e, m->plan);
+}

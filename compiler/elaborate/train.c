@@ -1,0 +1,450 @@
+/* The blocks train, evaluate and sample: settings into specs. Values are const expressions. */
+#include "elaborate.h"
+#include <string.h>
+
+bool settings_word(struct ast *s, const char *block, const char *const *words)
+{
+    const char **near = NULL, *all = "";
+    for (int i = 0; words[i]; i++) {
+        if (s->name && !strcmp(words[i], s->name))
+            return true;
+        arrput(near, words[i]);
+        all = mem_printf("%s%s%s", all, i ? ", " : "", words[i]);
+    }
+    const char *name = s->name ? s->name : span_text(s->span), *best = suggest(name, near);
+    struct diag *d = diag_error(E_BLOCK_LINE, s->name ? s->name_span : s->span, "%s has no setting '%s'", block, name);
+    if (best)
+        diag_help(d, "did you mean '%s'?", best);
+    else
+        diag_help(d, "it may have %s", all);
+    return false;
+}
+
+static bool is(const struct ast *s, const char *word)
+{
+    return s->name && !strcmp(s->name, word);
+}
+
+/* A setting given twice would silently lose one. */
+static void settings_once(struct ast *block)
+{
+    for (int i = 0; i < ast_count(block); i++)
+        for (int k = 0; k < i; k++) {
+            struct ast *a = block->kids[i], *b = block->kids[k];
+            if (!a || !b || a->kind != b->kind || (a->kind != AST_SETTING && a->kind != AST_BLOCK) || !is(a, b->name) ||
+                is(a, "frozen"))
+                continue;
+            struct diag *d = diag_error(E_DUPLICATE, a->name_span.file ? a->name_span : a->span, "'%s' is set twice", a->name);
+            diag_label(d, b->span, "first here");
+        }
+}
+
+static void plain(struct ast *s)
+{
+    if (ast_kid(s, 1))
+        diag_error(E_BLOCK_LINE, ast_kid(s, 1)->span, "'%s' is not given per parameter", s->name);
+    if (ast_kid(s, 2))
+        diag_error(E_BLOCK_LINE, ast_kid(s, 2)->span, "'%s %s' has no meaning in this version", s->name, ast_kid(s, 2)->name);
+}
+
+static void set_num(struct frame *f, struct ast *s, double low, const char *what, double *to)
+{
+    double v;
+    plain(s);
+    if (!const_eval(f, ast_kid(s, 0), &v))
+        return;
+    if (v < low)
+        diag_error(E_BLOCK_LINE, s->span, "%s is %s, but must be %s or more", what, number_text(v), number_text(low));
+    *to = v;
+}
+
+static void set_int(struct frame *f, struct ast *s, int64_t low, const char *what, int64_t *to)
+{
+    plain(s);
+    const_int(f, ast_kid(s, 0), low, what, to);
+}
+
+static const char *text_of(struct ast *s)
+{
+    struct ast *a = ast_kid(s, 0);
+    plain(s);
+    if (a && a->kind == AST_STRING)
+        return a->name;
+    diag_error(E_BLOCK_LINE, s->span, "'%s' is a text in quotes", s->name);
+    return NULL;
+}
+
+/* ---- data ---- */
+
+/* raw("f", u8) / 255 - 1: a reader under arithmetic with numbers. */
+static struct ast *reader_call(struct frame *f, struct ast *a, struct data_binding *b)
+{
+    if (a->kind == AST_CALL && ast_kid(a, 0)->kind == AST_NAME)
+        return a;
+    if (a->kind != AST_BINARY || strlen(a->name) != 1 || !strchr("+-*/", a->name[0])) {
+        struct diag *d = diag_error(E_BLOCK_LINE, a->span, "data comes from a reader");
+        diag_help(d, "write next_token(\"file\", u16) or raw(\"file\", u8), with + - * / and numbers around raw");
+        return NULL;
+    }
+    bool left = ast_kid(a, 0)->kind == AST_CALL || ast_kid(a, 0)->kind == AST_BINARY;
+    struct ast *call = reader_call(f, ast_kid(a, !left), b);
+    double v;
+    if (!call || !const_eval(f, ast_kid(a, left), &v))
+        return NULL;
+    switch (a->name[0]) {
+    case '+': b->shift += v; break;
+    case '-':
+        if (!left)
+            b->scale = -b->scale, b->shift = -b->shift;
+        b->shift += left ? -v : v;
+        break;
+    case '*': b->scale *= v, b->shift *= v; break;
+    default:
+        if (!left || v == 0) {
+            diag_error(E_BLOCK_LINE, a->span, "data can be divided by a number that is not 0");
+            return NULL;
+        }
+        b->scale /= v, b->shift /= v;
+    }
+    return call;
+}
+
+static void read_binding(struct frame *f, struct ast *a, struct data_binding **to)
+{
+    struct data_binding b = {.span = a->span, .scale = 1};
+    struct ast *names = ast_kid(a, 0), *call = reader_call(f, ast_kid(a, 1), &b);
+    if (!call)
+        return;
+    struct ast *file = ast_kid(call, 1), *type = ast_kid(call, 2);
+    b.reader = call->kids[0]->name;
+    bool tokens = !strcmp(b.reader, "next_token");
+    if (!tokens && strcmp(b.reader, "raw")) {
+        static const char *readers[] = {"next_token", "raw"};
+        const char **near = NULL;
+        arrput(near, readers[0]);
+        arrput(near, readers[1]);
+        const char *best = suggest(b.reader, near);
+        struct diag *d = diag_error(E_UNKNOWN_NAME, call->kids[0]->span, "no reader is called '%s'", b.reader);
+        diag_help(d, best ? "did you mean '%s'?" : "the readers are next_token and raw%s", best ? best : "");
+        return;
+    }
+    enum type t;
+    if (ast_count(call) != 3 || file->kind != AST_STRING || type->kind != AST_NAME) {
+        diag_help(diag_error(E_ARGUMENTS, call->span, "%s takes a file and a type", b.reader), "write %s(\"file\", %s)",
+                  b.reader, tokens ? "u16" : "f32");
+        return;
+    }
+    bool known = !strcmp(type->name, "u16") || !strcmp(type->name, "u32");
+    if (!tokens)
+        known |= type_find(type->name, &t) && t != TYPE_BOOL;
+    if (!known) {
+        diag_help(diag_error(E_TYPE, type->span, "%s cannot read %s", b.reader, type->name), tokens ?
+                  "token files hold u16 or u32" : "raw files hold u8, u16, u32, i32, f16, bf16 or f32");
+        return;
+    }
+    if (ast_count(names) != (tokens ? 2 : 1)) {
+        diag_error(E_ARGUMENTS, names->span, "%s gives %s", b.reader, tokens ? "two tensors: the tokens and the targets" :
+                   "one tensor");
+        return;
+    }
+    if (tokens && (b.scale != 1 || b.shift != 0)) {
+        diag_error(E_TYPE, a->span, "tokens are numbers of words; arithmetic on them has no meaning");
+        return;
+    }
+    b.file = file->name;
+    b.element = type->name;
+    for (int i = 0; i < ast_count(names); i++)
+        b.inputs[b.ninput++] = names->kids[i]->name;
+    arrput(*to, b);
+}
+
+static void read_data(struct frame *f, struct ast *data, struct data_binding **to)
+{
+    for (int i = 0; i < ast_count(data); i++)
+        read_binding(f, data->kids[i], to);
+}
+
+static struct value *input_named(struct elab *e, const char *name)
+{
+    for (int i = 0; i < arrlen(e->inputs); i++)
+        if (!strcmp(e->inputs[i]->path, name))
+            return e->inputs[i];
+    return NULL;
+}
+
+static void binding_type(const struct data_binding *b, const struct value *x, const struct value *y)
+{
+    bool tokens = !strcmp(b->reader, "next_token");
+    if (tokens && (x->type != TYPE_I32 || x->ndim != 2)) {
+        struct diag *d = diag_error(E_TYPE, b->span, "next_token gives i32[N, T], but '%s' is %s", x->path,
+                                    value_type_text(x, NULL));
+        diag_label(d, x->span, "declared here");
+    }
+    if (y && (x->ndim != y->ndim || x->type != y->type || (x->ndim == 2 && (!dim_same(x->dim[0], y->dim[0]) ||
+                                                                             !dim_same(x->dim[1], y->dim[1]))))) {
+        struct diag *d = diag_error(E_SHAPE, b->span, "next_token gives two tensors of one type, but '%s' is %s and '%s' is %s",
+                                    x->path, value_type_text(x, NULL), y->path, value_type_text(y, NULL));
+        diag_label(d, x->span, "declared here");
+        diag_label(d, y->span, "and here");
+    }
+    if (!tokens && (x->type == TYPE_I32 || x->type == TYPE_U8) && (b->scale != 1 || b->shift != 0)) {
+        struct diag *d = diag_error(E_TYPE, b->span, "arithmetic gives fractions, but '%s' is %s", x->path,
+                                    value_type_text(x, NULL));
+        diag_label(d, x->span, "declared here");
+    }
+}
+
+static void check_bindings(struct elab *e, struct data_binding *data, struct span block)
+{
+    for (int i = 0; i < arrlen(data); i++) {
+        struct value *v[2] = {NULL, NULL};
+        for (int k = 0; k < data[i].ninput; k++) {
+            v[k] = input_named(e, data[i].inputs[k]);
+            const char **near = NULL;
+            for (int j = 0; j < arrlen(e->inputs); j++)
+                arrput(near, e->inputs[j]->path);
+            const char *best = suggest(data[i].inputs[k], near);
+            if (!v[k]) {
+                struct diag *d = diag_error(E_UNKNOWN_NAME, data[i].span, "the model has no input '%s'", data[i].inputs[k]);
+                if (best)
+                    diag_help(d, "did you mean '%s'?", best);
+            }
+            for (int j = 0; j < i; j++)
+                for (int q = 0; q < data[j].ninput; q++)
+                    if (!strcmp(data[j].inputs[q], data[i].inputs[k]))
+                        diag_label(diag_error(E_DUPLICATE, data[i].span, "input '%s' gets its data twice", data[i].inputs[k]),
+                                   data[j].span, "first here");
+        }
+        if (v[0] && (v[1] || data[i].ninput == 1))
+            binding_type(&data[i], v[0], v[1]);
+    }
+    for (int j = 0; j < arrlen(e->inputs); j++) {
+        bool bound = false;
+        for (int i = 0; i < arrlen(data); i++)
+            for (int k = 0; k < data[i].ninput; k++)
+                bound |= !strcmp(data[i].inputs[k], e->inputs[j]->path);
+        if (!bound) {
+            struct diag *d = diag_error(E_BLOCK_LINE, block, "input '%s' gets no data", e->inputs[j]->path);
+            diag_label(d, e->inputs[j]->span, "declared here");
+            diag_help(d, "add a line to its data block, such as tokens, targets = next_token(\"input.bin\", u16)");
+        }
+    }
+}
+
+void data_check(struct elab *e)
+{
+    if (e->m->train.present)
+        check_bindings(e, e->m->train.data, e->train->span);
+    if (e->m->evaluate.present)
+        check_bindings(e, e->m->evaluate.data, e->evaluate->span);
+}
+
+/* ---- the optimizer ---- */
+
+static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
+{
+    static const struct { const char *name; enum lr_kind kind; } kinds[] = {
+        {"constant", LR_CONSTANT}, {"cosine", LR_COSINE}, {"linear", LR_LINEAR}};
+    static const char *const words[] = {"peak", "warmup", "floor", NULL};
+    struct ast *a = ast_kid(s, 0);
+    plain(s);
+    const char *name = a->kind == AST_CALL && ast_kid(a, 0)->kind == AST_NAME ? ast_kid(a, 0)->name : NULL;
+    if (a->kind != AST_CALL || !strcmp(name ? name : "", "sqrt") || !strcmp(name ? name : "", "min") ||
+        !strcmp(name ? name : "", "max")) {
+        set_num(f, s, 0, "the learning rate", &t->lr_peak);
+        return;
+    }
+    bool known = false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (name && !strcmp(kinds[i].name, name)) {
+            t->lr_kind = kinds[i].kind;
+            known = true;
+        }
+    if (!known) {
+        diag_help(diag_error(E_UNKNOWN_NAME, a->span, "no schedule of the learning rate is called '%s'", name ? name : "this"),
+                  "write cosine(peak = .., warmup = .., floor = ..), linear(..), constant(..) or a number");
+        return;
+    }
+    bool peak = false;
+    for (int i = 1; i < ast_count(a); i++) {
+        struct ast *k = a->kids[i], *value = k->kind == AST_KEYWORD ? ast_kid(k, 0) : k;
+        const char *word = k->kind == AST_KEYWORD ? k->name : i <= 3 ? words[i - 1] : "";
+        double v;
+        if (k->kind == AST_KEYWORD && !settings_word(k, name, words))
+            continue;
+        if (!strcmp(word, "warmup")) {
+            const_int(f, value, 0, "warmup", &t->lr_warmup);
+        } else if (!*word) {
+            diag_error(E_ARGUMENTS, k->span, "%s takes peak, warmup and floor", name);
+        } else if (const_eval(f, value, &v)) {
+            if (v < 0)
+                diag_error(E_BLOCK_LINE, value->span, "a learning rate of %s", number_text(v));
+            *(!strcmp(word, "peak") ? &t->lr_peak : &t->lr_floor) = v;
+        }
+        peak |= !strcmp(word, "peak");
+    }
+    if (!peak)
+        diag_error(E_ARGUMENTS, a->span, "%s lacks its argument 'peak'", name);
+}
+
+static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
+{
+    static const char *const adamw[] = {"lr", "beta1", "beta2", "eps", "decay", NULL};
+    static const char *const sgd[] = {"lr", "momentum", "decay", NULL};
+    struct ast *name = ast_kid(a, 0);
+    t->optimizer = name->name;
+    bool adam = !strcmp(name->name, "adamw");
+    if (!adam && strcmp(name->name, "sgd")) {
+        diag_help(diag_error(E_UNKNOWN_NAME, name->span, "no optimizer is called '%s'", name->name),
+                  "the optimizers are adamw and sgd");
+        return;
+    }
+    settings_once(a);
+    bool lr = false;
+    for (int i = 1; i < ast_count(a); i++) {
+        struct ast *s = a->kids[i];
+        if (!settings_word(s, name->name, adam ? adamw : sgd))
+            continue;
+        lr |= is(s, "lr");
+        if (is(s, "lr"))
+            learning_rate(f, s, t);
+        else if (is(s, "decay"))
+            const_eval(f, ast_kid(s, 0), &t->decay);
+        else
+            set_num(f, s, 0, s->name, is(s, "beta1") ? &t->beta1 : is(s, "beta2") ? &t->beta2 : is(s, "eps") ? &t->eps :
+                    &t->momentum);
+    }
+    if (!lr)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "the optimizer lacks its learning rate"),
+                  "add lr = cosine(peak = .., warmup = .., floor = ..) or lr = 1e-3");
+    if (adam && (t->beta1 >= 1 || t->beta2 >= 1))
+        diag_error(E_BLOCK_LINE, a->span, "beta1 and beta2 are less than 1");
+}
+
+static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
+{
+    static const char *const words[] = {"steps", "clip_norm", "seed", "frozen", "optimizer", "data", NULL};
+    *t = (struct train_spec){.present = true, .span = block->span, .steps = 0, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+                             .seed = 1};
+    int64_t seed = 1;
+    bool steps = false;
+    settings_once(block);
+    for (int i = 0; i < ast_count(block); i++) {
+        struct ast *s = block->kids[i];
+        if (s->kind == AST_DATA) {
+            read_data(f, s, &t->data);
+        } else if (s->kind == AST_BLOCK) {
+            optimizer(f, s, t);
+        } else if (settings_word(s, "train", words)) {
+            steps |= is(s, "steps");
+            if (is(s, "steps"))
+                set_int(f, s, 1, "steps", &t->steps);
+            else if (is(s, "clip_norm"))
+                set_num(f, s, 0, "clip_norm", &t->clip);
+            else if (is(s, "seed"))
+                set_int(f, s, 0, "seed", &seed);
+        }
+    }
+    t->seed = (uint64_t)seed;
+    if (!steps)
+        diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"), "add a line such as `steps 1000`");
+    if (!t->optimizer)
+        diag_help(diag_error(E_BLOCK_LINE, block->span, "train has no optimizer"),
+                  "add `optimizer adamw { lr = 1e-3 }`");
+}
+
+static void read_evaluate(struct frame *f, struct ast *block, struct evaluate_spec *v, const struct train_spec *t)
+{
+    static const char *const words[] = {"steps", "data", NULL};
+    *v = (struct evaluate_spec){.present = true, .steps = 1};
+    settings_once(block);
+    if (ast_kid(block, 0))
+        const_int(f, ast_kid(block, 0), 1, "the distance of evaluations", &v->every);
+    for (int i = 1; i < ast_count(block); i++) {
+        struct ast *s = block->kids[i];
+        if (s->kind == AST_DATA)
+            read_data(f, s, &v->data);
+        else if (settings_word(s, "evaluate", words))
+            set_int(f, s, 1, "steps", &v->steps);
+    }
+    if (!v->data)
+        v->data = t->data;
+}
+
+static void read_sample(struct frame *f, struct ast *block, struct sample_spec *v)
+{
+    static const char *const words[] = {"prompt", "tokens", "temperature", "top_k", "output", "every", NULL};
+    *v = (struct sample_spec){.present = true, .tokens = 200, .temperature = 1, .output = "logits"};
+    settings_once(block);
+    for (int i = 0; i < ast_count(block); i++) {
+        struct ast *s = block->kids[i], *a = ast_kid(s, 0);
+        if (!settings_word(s, "sample", words))
+            continue;
+        if (is(s, "prompt"))
+            v->prompt = text_of(s);
+        else if (is(s, "tokens"))
+            set_int(f, s, 1, "tokens", &v->tokens);
+        else if (is(s, "top_k"))
+            set_int(f, s, 0, "top_k", &v->top_k);
+        else if (is(s, "every"))
+            set_int(f, s, 0, "every", &v->every);
+        else if (is(s, "temperature"))
+            set_num(f, s, 0, "temperature", &v->temperature);
+        else if (a && a->kind == AST_NAME)
+            v->output = a->name;
+        else
+            diag_error(E_BLOCK_LINE, s->span, "'output' is the name of an output of the model");
+    }
+}
+
+void train_collect(struct elab *e)
+{
+    struct frame top = {.e = e};
+    struct module *m = e->m;
+    if (e->train)
+        read_train(&top, e->train, &m->train);
+    if (e->evaluate)
+        read_evaluate(&top, e->evaluate, &m->evaluate, &m->train);
+    if (e->sample)
+        read_sample(&top, e->sample, &m->sample);
+}
+
+/* ---- patterns over parameters ---- */
+
+static bool covered(struct elab *e, struct ast *patterns, const struct param *p)
+{
+    for (int i = 0; i < ast_count(patterns); i++)
+        if (pattern_covers(patterns->kids[i]->name, p->path, NULL, NULL))
+            return true;
+    return false;
+}
+
+static void check_patterns(struct elab *e, struct ast *patterns)
+{
+    for (int i = 0; i < ast_count(patterns); i++)
+        if (!pattern_used(e, patterns->kids[i]->name, false, true))
+            pattern_unmatched(e, patterns->kids[i]->name, patterns->kids[i]->span, true);
+}
+
+void params_rules(struct elab *e)
+{
+    struct module *m = e->m;
+    for (int i = 0; i < ast_count(e->train); i++) {
+        struct ast *s = e->train->kids[i];
+        bool frozen = s->kind == AST_SETTING && is(s, "frozen");
+        if (frozen) {
+            check_patterns(e, ast_kid(s, 1));
+            for (int k = 0; k < arrlen(m->params); k++)
+                m->params[k]->frozen |= covered(e, ast_kid(s, 1), m->params[k]);
+        }
+        for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
+            struct ast *decay = s->kids[j], *on = ast_kid(decay, 1);
+            if (!is(decay, "decay"))
+                continue;
+            check_patterns(e, on);
+            for (int k = 0; k < arrlen(m->params); k++)
+                if (!m->params[k]->is_state && (!on || covered(e, on, m->params[k])))
+                    m->params[k]->decay = m->train.decay;
+        }
+    }
+}
