@@ -236,9 +236,8 @@ static struct value *copy_for_count(struct sharding *s, struct value *v, struct 
     n->stage = old->stage;
     if (!node_finish(s->g, n))
         BUG("%s cannot be built twice", old->op->name);
-    n->need = NEW_ARRAY(struct layout, arrlen(n->in) + 1);
     for (int k = 0; k < arrlen(n->in); k++)
-        n->need[k] = old->need[k];
+        arrput(n->need, old->need[k]);
     for (int k = 0; k < arrlen(n->out); k++) {
         n->out[k]->path = old->out[k]->path;
         n->out[k]->span = old->out[k]->span;

@@ -8,7 +8,9 @@ static void give_needs(struct sharding *s, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
-        n->need = NEW_ARRAY(struct layout, arrlen(n->in) + 1);
+        n->need = NULL;
+        for (int k = 0; k < arrlen(n->in); k++)
+            arrput(n->need, (struct layout){ 0 });
         if (n->op == &op_param)
             n->out[0]->lay = node_param(s, n)->lay;
         if (n->body)
