@@ -99,7 +99,7 @@ int axis_of(struct frame *f, struct ast *a, const struct value *v)
     if (!const_eval(f, a, &x))
         return -1;
     if (x != floor(x) || x < -v->ndim || x >= v->ndim) {
-        diag_error(E_SHAPE, a->span, "%s has no dim at position %s", value_type_text(v, NULL), number_text(x));
+        diag_error(E_SHAPE, a->span, "%s has no dim at position %s", value_type_text(v, NULL), const_text(x));
         return -1;
     }
     return (int)(x < 0 ? x + v->ndim : x);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-const char *number_text(double v)
+const char *const_text(double v)
 {
     return v == floor(v) && fabs(v) < 1e15 ? mem_printf("%lld", (long long)v) : mem_printf("%.9g", v);
 }
@@ -137,7 +137,7 @@ bool dim_eval(struct frame *f, struct ast *a, int64_t *to)
             v = a->num;
         }
         if (v != floor(v) || fabs(v) > 9e15) {
-            diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span), number_text(v));
+            diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span), const_text(v));
             return false;
         }
         *to = (int64_t)v;
@@ -233,7 +233,7 @@ bool const_int(struct frame *f, struct ast *a, int64_t low, const char *what, in
         return false;
     if (v != floor(v) || v < (double)low || v > 9e15) {
         diag_error(E_DIM_VALUE, a->span, "%s is a whole number, %lld or more, not %s", what, (long long)low,
-                   number_text(v));
+                   const_text(v));
         return false;
     }
     *to = (int64_t)v;

@@ -140,7 +140,7 @@ bool const_int(struct frame *f, struct ast *a, int64_t low, const char *what, in
 struct dim *dim_of(struct frame *f, struct ast *a);                  /* named when a is a name; NULL after an error */
 bool fold_binary(const char *op, double a, double b, double *to);
 bool fold_call(const char *name, const double *x, int n, double *to);
-const char *number_text(double v);
+const char *const_text(double v);
 
 /* ---- expr.c, call.c, index.c ---- */
 struct item expr(struct frame *f, struct ast *a);

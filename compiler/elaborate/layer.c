@@ -174,8 +174,8 @@ static bool match_input(struct frame *g, struct ast *input, struct ast *arg, str
     double value;
     if (ignore && const_eval(g, ignore, &value) && (!v->has_ignore || v->ignore != value)) {
         struct diag *d = diag_error(E_TYPE, arg->span, "'%s' of %s ignores %s, but this tensor %s", input->name,
-                                    g->decl->name, number_text(value), v->has_ignore ?
-                                    mem_printf("ignores %s", number_text(v->ignore)) : "ignores nothing");
+                                    g->decl->name, const_text(value), v->has_ignore ?
+                                    mem_printf("ignores %s", const_text(v->ignore)) : "ignores nothing");
         diag_label(d, ignore->span, "declared here");
         return false;
     }

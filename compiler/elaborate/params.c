@@ -70,7 +70,7 @@ static bool init_of(struct frame *f, struct ast *a, struct param *p)
         p->init = INIT_NORMAL;
         fine = init_numbers(f, a, normal, x, 1);
         if (fine && x[0] < 0) {
-            diag_error(E_ARGUMENTS, a->span, "std is %s, but a deviation is 0 or more", number_text(x[0]));
+            diag_error(E_ARGUMENTS, a->span, "std is %s, but a deviation is 0 or more", const_text(x[0]));
             fine = false;
         }
     } else if (callee && !strcmp(name, "uniform")) {

@@ -54,7 +54,7 @@ static void set_num(struct frame *f, struct ast *s, double low, const char *what
     if (!const_eval(f, ast_kid(s, 0), &v))
         return;
     if (v < low)
-        diag_error(E_BLOCK_LINE, s->span, "%s is %s, but must be %s or more", what, number_text(v), number_text(low));
+        diag_error(E_BLOCK_LINE, s->span, "%s is %s, but must be %s or more", what, const_text(v), const_text(low));
     *to = v;
 }
 
@@ -278,7 +278,7 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
             diag_error(E_ARGUMENTS, k->span, "%s takes peak, warmup and floor", name);
         } else if (const_eval(f, value, &v)) {
             if (v < 0)
-                diag_error(E_BLOCK_LINE, value->span, "a learning rate of %s", number_text(v));
+                diag_error(E_BLOCK_LINE, value->span, "a learning rate of %s", const_text(v));
             *(!strcmp(word, "peak") ? &t->lr_peak : &t->lr_floor) = v;
         }
         peak |= !strcmp(word, "peak");
