@@ -10,70 +10,12 @@
 #include <ctype.h>
 #include <string.h>
 
-#define IN_TOP      IN(TOP)
-#define IN_BODY     IN(BODY)
-#define IN_PLAN     IN(PLAN)
-#define IN_PIPELINE IN(PIPELINE)
-#define IN_TRAIN    IN(TRAIN)
-#define IN_EVALUATE IN(EVALUATE)
-#define IN_FILES    IN(FILES)
-#define IN_CLUSTER  IN(CLUSTER)
-
-static const struct word { int token; const char *text; unsigned blocks; enum block opens; } words[] = {
-#define WORD(token, text, blocks, opens) {T_##token, text, blocks, BLOCK_##opens},
-#include "../../grammar/words.def"
-};
-
-static const struct word midwords[] = {
-#define MIDWORD(token, text) {T_##token, text, 0, BLOCK_NONE},
-#include "../../grammar/words.def"
-};
-
-enum block scan_block(const struct scan *s)
-{
-    for (ptrdiff_t i = arrlen(s->open) - 1; i >= 0; i--)
-        if (s->open[i].block < BLOCK_LAYOUT)
-            return s->open[i].block;
-    return BLOCK_TOP;
-}
-
 static ptrdiff_t block_depth(const struct scan *s)      /* open brackets up to and with the innermost block */
 {
     ptrdiff_t n = arrlen(s->open);
     while (n && s->open[n - 1].block >= BLOCK_LAYOUT)
         n--;
     return n;
-}
-
-static bool inside_brackets(const struct scan *s)
-{
-    return arrlen(s->open) && arrlast(s->open).block >= BLOCK_LAYOUT;
-}
-
-/* ---- looking ahead in the text ---- */
-
-static int skip_blanks(const struct scan *s, int at)
-{
-    while (at < s->size && (s->text[at] == ' ' || s->text[at] == '\t'))
-        at++;
-    return at;
-}
-
-static char char_after(const struct scan *s, const struct token *t)
-{
-    return s->text[skip_blanks(s, t->span.end)];
-}
-
-static bool binds_after(const struct scan *s, const struct token *t)    /* `word =`, `word, ..`: a name */
-{
-    const char *p = s->text + skip_blanks(s, t->span.end);
-    return (p[0] == '=' && p[1] != '=') || p[0] == ',';
-}
-
-static bool name_after(const struct scan *s, const struct token *t)
-{
-    char c = char_after(s, t);
-    return isalpha((unsigned char)c) || c == '_';
 }
 
 /* A header whose '{' stands on the line below: says so and reads on as if it were in place. */
@@ -92,12 +34,6 @@ static bool brace_on_next_line(struct scan *s, const struct token *t)
 
 /* ---- what tokens are ---- */
 
-bool scan_ends_operand(int kind)
-{
-    return kind == T_NAME || kind == T_NUMBER || kind == T_STRING || kind == T_PATTERN || kind == T_RPAREN ||
-           kind == T_RBRACKET || kind == T_RBRACE;
-}
-
 static bool goes_on(int kind)        /* a line that ends in this token goes on in the next one */
 {
     switch (kind) {
@@ -109,51 +45,10 @@ static bool goes_on(int kind)        /* a line that ends in this token goes on i
     return false;
 }
 
-static bool at_start(const struct scan *s)              /* of a statement */
-{
-    return s->last.kind == 0 || s->last.kind == T_END || s->last.kind == T_LBRACE;
-}
-
 static bool wants_paths(int kind)
 {
     return kind == T_SBP || kind == T_PIN || kind == T_SAVE || kind == T_PLACE || kind == T_RECOMPUTE ||
            kind == T_FROZEN || kind == T_SPLIT || kind == T_COMM;
-}
-
-static bool has_settings(enum block b)
-{
-    return b == BLOCK_SETTINGS || b == BLOCK_TRAIN || b == BLOCK_EVALUATE || b == BLOCK_PIPELINE || b == BLOCK_CLUSTER;
-}
-
-/* A word at the start of a statement, or a word in its middle, or a name. */
-static void classify(struct scan *s, struct token *t)
-{
-    enum block block = scan_block(s);
-    if (at_start(s) && !inside_brackets(s)) {
-        if (block == BLOCK_BODY && binds_after(s, t))
-            return;
-        if (t->kind == T_PATTERN && char_after(s, t) != '"' && !name_after(s, t))
-            return;
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            if (words[i].blocks & (1u << block) && strcmp(words[i].text, t->text) == 0) {
-                t->kind = words[i].token;
-                s->opens = words[i].opens;
-                return;
-            }
-        return;
-    }
-    if (t->kind != T_NAME)
-        return;
-    if (strcmp(t->text, "dim") == 0 && block == BLOCK_TOP && arrlen(s->open) == 1 && name_after(s, t)) {
-        t->kind = T_DIM;
-        return;
-    }
-    bool heads_setting = s->last.kind == T_NAME && s->last.span.begin == s->head.span.begin && has_settings(block);
-    if ((scan_ends_operand(s->last.kind) && !heads_setting) || s->last.kind == T_PIPELINE ||
-        s->last.kind == T_EVALUATE || s->last.kind == T_EXPECT || s->last.kind == T_UNEVEN)
-        for (size_t i = 0; i < sizeof midwords / sizeof *midwords; i++)
-            if (strcmp(midwords[i].text, t->text) == 0)
-                t->kind = midwords[i].token;
 }
 
 /* ---- delivering ---- */
@@ -165,7 +60,7 @@ static struct token token_at(int kind, struct span span)
 
 static struct token deliver(struct scan *s, struct token t)
 {
-    if (at_start(s) && t.kind != T_END && t.kind != T_RBRACE) {
+    if (scan_at_start(s) && t.kind != T_END && t.kind != T_RBRACE) {
         s->head = t;
         s->reported = s->stray > 0;
         s->path_list = false;
@@ -185,7 +80,7 @@ static struct token deliver(struct scan *s, struct token t)
     if (t.kind == T_END && s->stray)
         s->stray--;
     if (start)
-        s->want_path = block == BLOCK_FILES && !inside_brackets(s);
+        s->want_path = block == BLOCK_FILES && !scan_in_brackets(s);
     if (start)
         s->opens = BLOCK_NONE, s->path_list = false;
     s->before = s->last;
@@ -256,7 +151,7 @@ static const char *open_name(const struct scan *s, const struct open *o)
     if (o->block >= BLOCK_LAYOUT || !o->head.text)
         return mem_printf("'%s'", bracket_text(o->closer, true));
     const char *p = s->text + o->head.span.end;
-    int n = skip_blanks(s, o->head.span.end) - o->head.span.end, m = 0;
+    int n = scan_skip_blanks(s, o->head.span.end) - o->head.span.end, m = 0;
     while (isalnum((unsigned char)p[n + m]) || p[n + m] == '_')
         m++;
     if (m && m < 60)
@@ -373,7 +268,7 @@ static struct token skip_statement(struct scan *s)
             return t;
         }
         if (t.kind == T_LPAREN || t.kind == T_LBRACKET || t.kind == T_LBRACE) {
-            bool layout = t.kind == T_LBRACE && (inside_brackets(s) || before.kind == T_EQUAL || before.kind == T_COMMA);
+            bool layout = t.kind == T_LBRACE && (scan_in_brackets(s) || before.kind == T_EQUAL || before.kind == T_COMMA);
             if (t.kind == T_LBRACE && !layout && n == target && s->opens != BLOCK_NONE) {
                 put_back(s, t);
                 return token_at(-1, t.span);
@@ -414,7 +309,7 @@ static bool starts_top_block(const struct scan *s, const struct token *t)
         return false;
     bool named = strcmp(t->text, "layer") == 0 || strcmp(t->text, "model") == 0 || strcmp(t->text, "plan") == 0;
     bool bare = strcmp(t->text, "train") == 0 || strcmp(t->text, "sample") == 0 || strcmp(t->text, "files") == 0;
-    return (named && name_after(s, t)) || (bare && char_after(s, t) == '{');
+    return (named && scan_name_after(s, t)) || (bare && scan_char_after(s, t) == '{');
 }
 
 struct token scan_next(struct scan *s)
@@ -460,27 +355,27 @@ struct token scan_next(struct scan *s)
                 put_back(s, t);
                 continue;
             }
-            if (!at_start(s)) {
+            if (!scan_at_start(s)) {
                 put_back(s, t);
                 return deliver(s, token_at(T_END, t.span));
             }
             return deliver(s, t);
         case T_END:
-            if (t.newline && (inside_brackets(s) || goes_on(s->last.kind)))
+            if (t.newline && (scan_in_brackets(s) || goes_on(s->last.kind)))
                 continue;
-            if (inside_brackets(s)) {
+            if (scan_in_brackets(s)) {
                 report_open(s, &arrlast(s->open), t.span, "';'");
                 close_to(s, block_depth(s), t.span);
                 put_back(s, t);
                 continue;
             }
-            if (at_start(s))
+            if (scan_at_start(s))
                 continue;
             if (t.newline && brace_on_next_line(s, &t))
                 continue;
             return deliver(s, t);
         case T_LBRACE:
-            if (inside_brackets(s) || s->last.kind == T_EQUAL || s->last.kind == T_COMMA)
+            if (scan_in_brackets(s) || s->last.kind == T_EQUAL || s->last.kind == T_COMMA)
                 t.kind = T_LAYOUT;
             open_bracket(s, &t);
             return deliver(s, t);
@@ -491,7 +386,7 @@ struct token scan_next(struct scan *s)
             close_bracket(s, t);
             continue;
         case T_NAME: case T_PATTERN:
-            classify(s, &t);
+            scan_classify(s, &t);
             return deliver(s, t);
         default:
             return deliver(s, t);

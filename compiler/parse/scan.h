@@ -59,9 +59,16 @@ struct token scan_raw(struct scan *s);
 
 /* scan.c */
 struct token scan_next(struct scan *s);
-enum block scan_block(const struct scan *s);                        /* innermost block, brackets not counted */
 void scan_give_up(struct scan *s, struct span at, const char *fact);
-bool scan_ends_operand(int kind);
+
+/* words.c */
+enum block scan_block(const struct scan *s);                        /* innermost block, brackets not counted */
+bool scan_in_brackets(const struct scan *s);                        /* ( ) [ ] or the braces of a layout */
+bool scan_at_start(const struct scan *s);                           /* the next token starts a statement */
+int scan_skip_blanks(const struct scan *s, int at);
+char scan_char_after(const struct scan *s, const struct token *t);  /* the next one that is not a blank */
+bool scan_name_after(const struct scan *s, const struct token *t);
+void scan_classify(struct scan *s, struct token *t);                /* makes a name a word where it is one */
 
 /* message.c: what: the names of the expected tokens. */
 void syntax_error(struct scan *s, const char **expected, int n);
