@@ -88,6 +88,7 @@ struct mesh {
 };
 int mesh_axis(const struct mesh *m, const char *name);              /* index, or -1 */
 unsigned mesh_axes(const struct mesh *m, const char *name);         /* bit set of an axis or group; 0 unknown */
+const char *mesh_axes_text(const struct mesh *m, unsigned axes, const char *between);   /* "dp, tp" */
 int mesh_coord(const struct mesh *m, int rank, int axis);
 
 /* ---- values, nodes, regions ---- */

@@ -7,6 +7,15 @@
 
 static const char *const reduce_name[] = {"sum", "max", "min"};
 
+const char *mesh_axes_text(const struct mesh *m, unsigned axes, const char *between)
+{
+    const char *text = NULL;
+    for (int i = 0; i < m->naxis; i++)
+        if (axes >> i & 1)
+            text = text ? mem_printf("%s%s%s", text, between, m->axis[i].name) : m->axis[i].name;
+    return text ? text : "";
+}
+
 /* The axes that split dim d, major first, as "/dp/tp"; the time axis of size 1 is left out. */
 static void put_split(FILE *to, const struct layout *l, int d, const struct mesh *m)
 {

@@ -70,7 +70,6 @@ void boxer_bucket(struct boxer *b, int stage);
 
 /* comm.c */
 int comm_find(struct physical *p, unsigned axes, const int *stages);     /* stages: stb_ds array or NULL */
-const char *axes_text(const struct mesh *m, unsigned axes, const char *between);
 
 /* clean.c: dead clones go; every need is set to the operand's layout; the physical invariants */
 void stage_clean(struct physical *p, struct stage *s, enum entry entry);

@@ -3,15 +3,6 @@
 #include "boxer.h"
 #include <string.h>
 
-const char *axes_text(const struct mesh *m, unsigned axes, const char *between)
-{
-    const char *text = NULL;
-    for (int i = 0; i < m->naxis; i++)
-        if (axes >> i & 1)
-            text = text ? mem_printf("%s%s%s", text, between, m->axis[i].name) : m->axis[i].name;
-    return text ? text : "";
-}
-
 static bool same_stages(const int *a, const int *b)
 {
     return arrlen(a) == arrlen(b) && (!arrlen(a) || !memcmp(a, b, sizeof *a * (size_t)arrlen(a)));
@@ -22,7 +13,7 @@ int comm_find(struct physical *p, unsigned axes, const int *stages)
     for (int i = 0; i < arrlen(p->comms); i++)
         if (p->comms[i].axes == axes && same_stages(p->comms[i].stages, stages))
             return i;
-    struct comm c = {.axes = axes, .name = axes_text(p->mesh, axes, "_")};
+    struct comm c = {.axes = axes, .name = mesh_axes_text(p->mesh, axes, "_")};
     for (int i = 0; i < arrlen(stages); i++)
         arrput(c.stages, stages[i]);
     if (stages && arrlen(stages) < p->nstage) {
@@ -30,7 +21,7 @@ int comm_find(struct physical *p, unsigned axes, const int *stages)
         for (int i = 0; i < arrlen(stages); i++)
             name = mem_printf("%s_%d", name, stages[i]);
         unsigned others = axes & ~(1u << p->mesh->pipe);
-        c.name = others ? mem_printf("%s_%s", name, axes_text(p->mesh, others, "_")) : name;
+        c.name = others ? mem_printf("%s_%s", name, mesh_axes_text(p->mesh, others, "_")) : name;
     }
     arrput(p->comms, c);
     return (int)arrlen(p->comms) - 1;

@@ -66,7 +66,7 @@ static void add_record(struct survey *s, const struct node *n)
         r.axis = p->mesh->axis[p->mesh->pipe].name;
         r.route = mem_printf("%d -> %d", l->from, l->to);
     } else {
-        r.axis = axes_text(p->mesh, (unsigned)node_int(n, "axes", 0), ",");
+        r.axis = mesh_axes_text(p->mesh, (unsigned)node_int(n, "axes", 0), ",");
     }
     struct record *same = NULL;
     for (int i = 0; i < arrlen(s->records); i++) {

@@ -80,7 +80,7 @@ struct value *boxing_out(struct boxer *b, int stage, struct node *n, struct valu
     node_in(n, src);
     struct value *v = node_out(b->p->stages[stage].graph, n, src->type, src->ndim, src->dim);
     v->span = src->span;
-    v->path = mem_printf("%s~%s(%s)", src->path, step_name[step->kind], axes_text(b->mesh, step->axes, ", "));
+    v->path = mem_printf("%s~%s(%s)", src->path, step_name[step->kind], mesh_axes_text(b->mesh, step->axes, ", "));
     v->lay = step->after;
     if (n->region != src->region && src->region->parent && !n->region->parent) {
         v->region = src->region;         /* a whole stack, converted from outside */

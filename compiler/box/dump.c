@@ -8,7 +8,7 @@ void physical_dump(FILE *to, struct module *m)
     fprintf(to, "plan %s: %d rank%s, %d stage%s\n", m->plan->name, p->mesh->nranks, p->mesh->nranks == 1 ? "" : "s",
             p->nstage, p->nstage == 1 ? "" : "s");
     for (int i = 0; i < arrlen(p->comms); i++)
-        fprintf(to, "communicator %d: %s over %s\n", i, p->comms[i].name, axes_text(p->mesh, p->comms[i].axes, ", "));
+        fprintf(to, "communicator %d: %s over %s\n", i, p->comms[i].name, mesh_axes_text(p->mesh, p->comms[i].axes, ", "));
     for (int i = 0; i < arrlen(p->links); i++) {
         const struct link *l = &p->links[i];
         fprintf(to, "link %d: stage %d -> %d, %s %s: %s %s\n", i, l->from, l->to, entry_name[l->entry],

@@ -32,7 +32,7 @@ static const char *steps_text(const struct dumping *d, const struct value *v, co
     int n = convert_path(v, &v->lay, to, d->mesh, steps, MAX_STEP);
     const char *text = "";
     for (int k = 0; k < n; k++)
-        text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[k].kind], axes_text(d->mesh, steps[k].axes));
+        text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[k].kind], axis_names(d->mesh, steps[k].axes));
     return text;
 }
 

@@ -103,7 +103,7 @@ void explain_divide(struct sharding *s, struct span at, const char *tensor, cons
                     int64_t parts, bool uneven_said)
 {
     const struct mesh *m = s->mesh;
-    const char *names = axes_text(m, axes), *name = dim->name ? dim->name : "?", *legal = "";
+    const char *names = axis_names(m, axes), *name = dim->name ? dim->name : "?", *legal = "";
     struct diag *d = diag_error(E_DIVIDE, at, "dim '%s' of size %lld in '%s' is not divisible by %lld, the size of '%s'", name,
                                 (long long)dim->size, tensor, (long long)parts, names);
     int only = -1, count = 0;

@@ -21,7 +21,7 @@ static const char *dims_text(const struct target *t)
     return text;
 }
 
-const char *axes_text(const struct mesh *m, unsigned axes)
+const char *axis_names(const struct mesh *m, unsigned axes)
 {
     const char *text = "";
     for (int a = 0; a < m->naxis; a++)
@@ -66,7 +66,7 @@ static bool refuse(struct sharding *s, const struct layout_part *part, const str
 {
     const struct mesh *m = s->mesh;
     if (part->axes & given) {
-        diag_error(E_LAYOUT_LINE, part->span, "axis '%s' is given twice in one layout", axes_text(m, part->axes & given));
+        diag_error(E_LAYOUT_LINE, part->span, "axis '%s' is given twice in one layout", axis_names(m, part->axes & given));
         return true;
     }
     for (int a = 0; a < m->naxis; a++)
@@ -309,7 +309,7 @@ static void input_over_time(struct sharding *s, struct value *v)
         long long n = (long long)v->dim[d]->size, m = s->mesh->axis[mb].size, ranks = (long long)parts / m;
         struct diag *e = split
             ? diag_error(E_MICROBATCH, plan->mb_span, "dim '%s' of size %lld cannot be cut into %lld micro-batches on %lld ranks of %s",
-                         v->dim[d]->name, n, m, ranks, axes_text(s->mesh, split))
+                         v->dim[d]->name, n, m, ranks, axis_names(s->mesh, split))
             : diag_error(E_MICROBATCH, plan->mb_span, "dim '%s' of size %lld cannot be cut into %lld micro-batches", v->dim[d]->name, n, m);
         if (f->span.file)
             diag_label(e, f->span, "'%s' is split here", v->path);

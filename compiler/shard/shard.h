@@ -88,5 +88,5 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
 void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
 void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *d, unsigned axes, int64_t parts,
                     bool uneven_said);
-const char *axes_text(const struct mesh *m, unsigned axes);
+const char *axis_names(const struct mesh *m, unsigned axes);
 #endif
