@@ -4,6 +4,7 @@
 #include "../target.h"
 #include "cpu.h"
 #include <errno.h>
+#include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,22 +15,36 @@ static struct { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], *per_thread;
 static int nthreads = 1;
 static int64_t arena_bytes;
 
-/* OMP_NUM_THREADS when set, else the cores this process may run on, shared among the ranks of this host that may run on
- * the same ones. mpirun binds a rank to cores of its own for up to two ranks and to a socket beyond; a mask as wide as
- * the host is taken as shared by all local ranks. */
+/* How many ranks of this host may run on one of this rank's cores, itself included. */
+static int sharers(const cpu_set_t *mine)
+{
+    MPI_Comm local;
+    int n, count = 0;
+    FL_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
+    FL_MPI(MPI_Comm_size(local, &n));
+    cpu_set_t *all = fl_alloc(n * (int64_t)sizeof *all), both;
+    FL_MPI(MPI_Allgather(mine, sizeof *mine, MPI_BYTE, all, sizeof *mine, MPI_BYTE, local));
+    FL_MPI(MPI_Comm_free(&local));
+    for (int i = 0; i < n; i++) {
+        CPU_AND(&both, mine, &all[i]);
+        count += CPU_COUNT(&both) > 0;
+    }
+    free(all);
+    return count;
+}
+
+/* Threads: OMP_NUM_THREADS when set, else the cores this rank may run on, shared with the ranks that may run there too. */
 void fl_target_start(int local_rank, int local_size)
 {
-    (void)local_rank;
-    if (!getenv("OMP_NUM_THREADS")) {
-        cpu_set_t mask;
-        int cores = 1;
-        if (sched_getaffinity(0, sizeof mask, &mask) == 0)
-            cores = CPU_COUNT(&mask);
-        int all = omp_get_num_procs();
-        if (cores >= all || cores > 1)
-            cores = cores / local_size > 0 ? cores / local_size : 1;
-        omp_set_num_threads(cores);
-    }
+    (void)local_rank, (void)local_size;
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(0, &mask);
+    if (sched_getaffinity(0, sizeof mask, &mask))
+        FL_FAIL(NULL, "sched_getaffinity: %s", strerror(errno));
+    int threads = CPU_COUNT(&mask) / sharers(&mask);
+    if (!getenv("OMP_NUM_THREADS"))
+        omp_set_num_threads(threads > 0 ? threads : 1);
     fl_scratch_threads(omp_get_max_threads());
 }
 

@@ -1,0 +1,126 @@
+/* The loop over steps. Files are opened and checked before the first step if their entry can run within the run. */
+#include "loop.h"
+#include "agree.h"
+#include "check.h"
+#include "checkpoint.h"
+#include "outputs.h"
+#include "reader.h"
+#include "report.h"
+#include "sample.h"
+#include "target.h"
+#include "weights.h"
+#include <math.h>
+#include <mpi.h>
+#include <string.h>
+
+/* Learning rate of step k, from 0. The schedule runs over the program's steps, whatever --steps says. */
+static double learning_rate(int64_t k)
+{
+    const struct fl_program_spec *p = &fl_program;
+    if (k < p->lr_warmup)
+        return p->lr_peak * (double)(k + 1) / (double)p->lr_warmup;
+    double whole = (double)(p->steps - p->lr_warmup), part = whole > 0 ? fmin(1, (double)(k - p->lr_warmup) / whole) : 1;
+    switch (p->lr) {
+    case FL_LR_COSINE: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 + cos(M_PI * part)) / 2;
+    case FL_LR_LINEAR: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 - part);
+    default: return p->lr_peak;
+    }
+}
+
+/* Mean of each scalar over the batches of the evaluation. */
+static void evaluate(struct fl_run *run, int64_t done, int64_t last)
+{
+    enum { MOST = 32 };
+    const char *name[MOST];
+    double value[MOST] = { 0 }, loss = 0;
+    int n = 0;
+    for (int k = 0; k < fl_program.noutput && n < MOST; k++) {
+        const struct fl_output_spec *o = &fl_program.output[k];
+        if (o->entry == FL_EVALUATE && o->tensor.ndim == 0 && strcmp(o->name, "loss"))
+            name[n++] = o->name;
+    }
+    int64_t steps = fl_program.evaluate_steps > 0 ? fl_program.evaluate_steps : 1;
+    for (int64_t s = 0; s < steps; s++) {
+        bool have;
+        fl_reader_seek(FL_EVALUATE, s);
+        fl_outputs_run(run, FL_EVALUATE);
+        loss += fl_outputs_scalar(FL_EVALUATE, "loss", &have) / (double)steps;
+        for (int i = 0; i < n; i++)
+            value[i] += fl_outputs_scalar(FL_EVALUATE, name[i], &have) / (double)steps;
+    }
+    fl_report_evaluation(done, last, loss, n, name, value);
+}
+
+static void train_step(struct fl_run *run, int64_t k, int64_t last)
+{
+    double start = MPI_Wtime(), comm = fl_comm_seconds();
+    run->step.step = k;
+    run->step.lr = (float)learning_rate(k);
+    fl_reader_seek(FL_TRAIN, k);
+    fl_outputs_run(run, FL_TRAIN);
+    struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .seconds = MPI_Wtime() - start,
+                                .comm_seconds = fl_comm_seconds() - comm };
+    s.loss = fl_outputs_scalar(FL_TRAIN, "loss", &s.has_loss);
+    s.norm = fl_outputs_scalar(FL_TRAIN, "grad_norm", &s.has_norm);
+    fl_report_step(&s);
+}
+
+/* Fills the parameters; gives the number of steps already done. */
+static int64_t begin(struct fl_run *run, const struct fl_options *o)
+{
+    int64_t done = 0;
+    run->step.seed = o->has_seed ? o->seed : fl_program.seed;
+    bool resume = o->resume && fl_checkpoint_exists(o->resume);
+    if (o->resume && !resume && !o->load)
+        fl_refuse("no checkpoint in %s (give --load F.safetensors as well to start anew where there is none)", o->resume);
+    fl_weights_init(run, run->step.seed);
+    if (resume) {
+        done = fl_checkpoint_load(run, o->resume);
+        if (o->has_seed)
+            run->step.seed = o->seed;
+    } else if (o->load) {
+        fl_weights_load(run, o->load, false);
+    }
+    return done;
+}
+
+/* Opens the evaluation's data. With --data the program's own may be absent: then there is no evaluation. */
+static bool open_evaluation(const struct fl_options *o)
+{
+    int there = fl_reader_exists(FL_EVALUATE);
+    FL_MPI(MPI_Allreduce(MPI_IN_PLACE, &there, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+    if (o->data && !o->eval_data && !there) {
+        fl_report_note("no evaluation: the program's held-out data are not here (--eval-data F gives others)");
+        return false;
+    }
+    fl_reader_open(FL_EVALUATE, o->eval_data);
+    return true;
+}
+
+void fl_loop(struct fl_run *run, const struct fl_options *o)
+{
+    const struct fl_program_spec *p = &fl_program;
+    int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
+    if (p->train && last > done)
+        fl_reader_open(FL_TRAIN, o->data);
+    bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(o);
+    fl_report_start(o, done > 0);
+    for (int64_t k = done; k < last; k++) {
+        train_step(run, k, last);
+        bool end = k + 1 == last;
+        if (evaluates && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))
+            evaluate(run, k + 1, last);
+        if (p->sample && !end && p->sample_every > 0 && (k + 1) % p->sample_every == 0)
+            fl_sample(run);
+        if (o->save && (end || (o->save_every > 0 && (k + 1) % o->save_every == 0)))
+            fl_checkpoint_save(run, o->save, k + 1);
+    }
+    if (!p->train && evaluates)
+        evaluate(run, 0, 0);
+    if (p->sample && !o->quiet)
+        fl_sample(run);
+    if (o->export)
+        fl_weights_write(run, o->export, false);
+    fl_report_stop();
+    fl_reader_close();
+}

@@ -1,0 +1,139 @@
+/* Step lines and metrics. On a terminal a step rewrites the line of the one before; elsewhere each is a line. */
+#include "report.h"
+#include "check.h"
+#include "target.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static FILE *metrics;
+static const char *metrics_name;
+static bool live, quiet, open_line;
+
+void fl_report_start(const struct fl_options *o, bool append)
+{
+    if (fl_rank_number != 0)
+        return;
+    live = isatty(STDOUT_FILENO);
+    quiet = o->quiet;
+    if (!o->metrics)
+        return;
+    metrics_name = o->metrics;
+    metrics = fopen(o->metrics, append ? "a" : "w");
+    if (!metrics)
+        FL_FAIL("does its directory exist?", "cannot write %s: %s", o->metrics, strerror(errno));
+}
+
+static void end_line(void)
+{
+    if (open_line)
+        printf("\n");
+    open_line = false;
+}
+
+/* JSON has no NaN and no infinity. */
+static void number(const char *name, double v)
+{
+    if (isfinite(v))
+        fprintf(metrics, ", \"%s\": %.9g", name, v);
+    else
+        fprintf(metrics, ", \"%s\": null", name);
+}
+
+static void end_object(void)
+{
+    if (fprintf(metrics, "}\n") < 0 || fflush(metrics))
+        FL_FAIL("is the disk full?", "cannot write %s: %s", metrics_name, strerror(errno));
+}
+
+static const char *duration(char *text, size_t n, double seconds)
+{
+    long s = lround(seconds);
+    if (s >= 3600)
+        snprintf(text, n, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    else if (s >= 60)
+        snprintf(text, n, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(text, n, "%lds", s);
+    return text;
+}
+
+void fl_report_step(const struct fl_report_step *s)
+{
+    static double mean;                              /* seconds per step, smoothed, for the eta */
+    if (fl_rank_number != 0)
+        return;
+    mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
+    double tokens = (double)fl_program.tokens / s->seconds;
+    if (metrics) {
+        fprintf(metrics, "{\"step\": %lld", (long long)s->step);
+        if (s->has_loss)
+            number("loss", s->loss);
+        if (s->has_norm)
+            number("grad_norm", s->norm);
+        number("lr", s->lr);
+        number("tokens_per_s", tokens);
+        number("step_s", s->seconds);
+        number("comm_s", s->comm_seconds);
+        fprintf(metrics, ", \"peak_bytes\": %lld", (long long)fl_target_peak_bytes());
+        end_object();
+    }
+    if (quiet)
+        return;
+    char eta[32];
+    printf("%sstep %lld/%lld", live ? "\r" : "", (long long)s->step, (long long)s->last);
+    if (s->has_loss)
+        printf("  loss %.6f", s->loss);
+    if (s->has_norm)
+        printf("  norm %.4f", s->norm);
+    printf("  lr %.2e  %.0f tok/s  comm %.0f%%  eta %s%s", s->lr, tokens, 100 * s->comm_seconds / s->seconds,
+           duration(eta, sizeof eta, mean * (double)(s->last - s->step)), live ? "\033[K" : "\n");
+    open_line = live;
+    fflush(stdout);
+}
+
+void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name, const double *value)
+{
+    if (fl_rank_number != 0)
+        return;
+    end_line();
+    printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, loss);
+    for (int i = 0; i < nmetric; i++)
+        printf("  %s %.6g", name[i], value[i]);
+    printf("\n");
+    fflush(stdout);
+    if (!metrics)
+        return;
+    fprintf(metrics, "{\"step\": %lld", (long long)step);
+    number("eval_loss", loss);
+    for (int i = 0; i < nmetric; i++) {
+        char *full = fl_printf("eval_%s", name[i]);
+        number(full, value[i]);
+    }
+    end_object();
+}
+
+void fl_report_note(const char *format, ...)
+{
+    if (fl_rank_number != 0)
+        return;
+    end_line();
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "flow: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+}
+
+void fl_report_stop(void)
+{
+    end_line();
+    fflush(stdout);
+    if (metrics && fclose(metrics))
+        FL_FAIL("is the disk full?", "cannot write %s: %s", metrics_name, strerror(errno));
+    metrics = NULL;
+}

@@ -1,0 +1,344 @@
+/* Initial values, loading and writing of parameters. A file holds logical tensors: no rank, no padding, no layout.
+ *
+ * Loading: every rank maps the file and takes its own parts. Writing: for each tensor, the ranks that hold distinct
+ * parts send them to rank 0, in order of rank, which puts the tensor together and writes it. */
+#include "weights.h"
+#include "agree.h"
+#include "check.h"
+#include "fl_random.h"
+#include "place.h"
+#include "safetensors.h"
+#include "target.h"
+#include <math.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Blocks of a parameter in one repeat of the outermost level, and in all. */
+static int64_t inner_blocks(const struct fl_param *p)
+{
+    int64_t n = 1;
+    for (int i = 1; i < p->nstack; i++)
+        n *= p->stack[i];
+    return n;
+}
+
+static int64_t all_blocks(const struct fl_param *p) { return p->nstack ? p->stack[0] * inner_blocks(p) : 1; }
+static int64_t first_block(const struct fl_param *p) { return p->nstack ? p->first * inner_blocks(p) : 0; }
+static int64_t own_blocks(const struct fl_param *p) { return p->nstack ? p->count * inner_blocks(p) : p->count; }
+
+static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t block, int64_t part)
+{
+    return run->arena + p->offset_bytes + (block - first_block(p)) * part * (int64_t)sizeof(float);
+}
+
+static bool wanted(const struct fl_param *p, bool native) { return native || !p->state; }
+
+/* ---- initial values ---- */
+
+struct drawing { const struct fl_param *p; float *to; uint64_t key; uint32_t block; };
+
+static void draw_row(void *context, int64_t at, int64_t index, int64_t n)
+{
+    struct drawing *c = context;
+    const struct fl_param *p = c->p;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t k = (uint64_t)(index + i);
+        double v = 0;
+        switch (p->init) {
+        case FL_ZEROS: break;
+        case FL_ONES: v = 1; break;
+        case FL_CONSTANT: v = p->init_a; break;
+        case FL_NORMAL: v = p->init_a * fl_normal(c->key, -1, c->block, k); break;
+        case FL_UNIFORM: v = p->init_a + (p->init_b - p->init_a) * fl_uniform(c->key, -1, c->block, k); break;
+        }
+        c->to[at + i] = (float)v;
+    }
+}
+
+void fl_weights_init(struct fl_run *run, uint64_t seed)
+{
+    const struct fl_class *class = run->rank->class_;
+    for (int i = 0; i < class->nparam; i++) {
+        const struct fl_param *p = &class->param[i];
+        if (p->tensor.type != FL_F32)
+            FL_FAIL("store it as f32", "parameter %s is not f32", p->tensor.path);
+        struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
+        int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
+        float *part = fl_alloc(n * (int64_t)sizeof(float));
+        for (int64_t b = first; b < first + own_blocks(p); b++) {
+            struct drawing c = { .p = p, .to = part, .key = fl_key(seed, fl_hash(p->tensor.path)), .block = (uint32_t)b };
+            fl_box_rows(&p->tensor, &box, draw_row, &c);
+            fl_to_arena(block_address(run, p, b, n), part, n * (int64_t)sizeof(float));
+        }
+        free(part);
+    }
+}
+
+/* ---- names and shapes in files ---- */
+
+/* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */
+static char *block_name(const struct fl_param *p, int64_t block, bool native)
+{
+    const char *from = native || !p->file_name ? p->tensor.path : p->file_name;
+    bool path = from == p->tensor.path;
+    int64_t index[FL_MAX_STACK] = { 0 };
+    for (int i = p->nstack - 1; i >= 0; i--) {
+        index[i] = block % p->stack[i];
+        block /= p->stack[i];
+    }
+    char *name = fl_alloc((int64_t)strlen(from) * 8 + 64), *to = name;
+    for (int level = 0; *from;) {
+        if (path && !strncmp(from, "[*]", 3)) {
+            to += sprintf(to, "[%lld]", (long long)index[level < FL_MAX_STACK ? level : 0]);
+            level++;
+            from += 3;
+        } else if (!path && from[0] == '{' && from[1] >= '0' && from[1] < '0' + FL_MAX_STACK && from[2] == '}') {
+            to += sprintf(to, "%lld", (long long)index[from[1] - '0']);
+            from += 3;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    return name;
+}
+
+/* The shape in the file. Transposed: [a, b] in our order of elements is stored as [b, a]. */
+static struct fl_st_entry file_entry(const struct fl_param *p, int64_t block, bool native)
+{
+    struct fl_st_entry e = { .name = block_name(p, block, native), .ndim = p->tensor.ndim, .count = fl_tensor_count(&p->tensor) };
+    for (int d = 0; d < e.ndim; d++)
+        e.shape[d] = p->tensor.dim[d].size;
+    if (native)
+        return e;
+    if (p->file_ndim) {
+        e.ndim = p->file_ndim;
+        memcpy(e.shape, p->file_shape, sizeof e.shape);
+    }
+    if (p->file_transpose) {
+        int64_t a = e.shape[0];
+        e.shape[0] = e.shape[1];
+        e.shape[1] = a;
+    }
+    return e;
+}
+
+static bool matches(const char *pattern, const char *name)
+{
+    if (*pattern == '*')
+        return matches(pattern + 1, name) || (*name && matches(pattern, name + 1));
+    return *pattern == *name && (!*name || matches(pattern + 1, name + 1));
+}
+
+static const char *strip(const char *name)
+{
+    for (int i = 0; i < fl_program.nprefix; i++) {
+        size_t n = strlen(fl_program.prefix[i]);
+        if (!strncmp(name, fl_program.prefix[i], n))
+            return name + n;
+    }
+    return name;
+}
+
+static struct fl_st_entry *find(struct fl_st_file *f, const char *name)
+{
+    struct fl_st_entry *e = fl_st_find(f, name);
+    for (int i = 0; !e && i < fl_program.nprefix; i++) {
+        char *longer = fl_printf("%s%s", fl_program.prefix[i], name);
+        e = fl_st_find(f, longer);
+        free(longer);
+    }
+    return e;
+}
+
+static bool ignored(const char *name)
+{
+    for (int i = 0; i < fl_program.nignore; i++)
+        if (matches(fl_program.ignore[i], name) || matches(fl_program.ignore[i], strip(name)))
+            return true;
+    return false;
+}
+
+/* ---- loading ---- */
+
+struct text { FILE *to; char *p; size_t n; int lines; };
+
+static void shape_text(FILE *to, const struct fl_st_entry *e)
+{
+    fprintf(to, "[");
+    for (int d = 0; d < e->ndim; d++)
+        fprintf(to, "%s%lld", d ? ", " : "", (long long)e->shape[d]);
+    fprintf(to, "]");
+}
+
+static bool line(struct text *t) { return ++t->lines <= 20; }
+
+/* Lists what does not fit, for the whole model, on every rank alike. */
+static void check_file(struct text *t, struct fl_st_file *f, const struct fl_class *class, bool native)
+{
+    for (int i = 0; i < class->nparam; i++)
+        for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++) {
+            struct fl_st_entry want = file_entry(&class->param[i], b, native), *e = find(f, want.name);
+            if (!e) {
+                if (line(t))
+                    fprintf(t->to, "\n  missing: %s", want.name);
+                continue;
+            }
+            e->used = true;
+            bool same = e->ndim == want.ndim && !memcmp(e->shape, want.shape, (size_t)want.ndim * sizeof *want.shape);
+            if ((!same || !fl_st_number(e)) && line(t)) {
+                fprintf(t->to, "\n  %s is %s ", e->name, e->dtype);
+                shape_text(t->to, e);
+                fprintf(t->to, ", the program has F32 ");
+                shape_text(t->to, &want);
+            }
+            free((char *)want.name);
+        }
+    for (int i = 0; i < f->nentry; i++)
+        if (!f->entry[i].used && !ignored(f->entry[i].name) && line(t))
+            fprintf(t->to, "\n  not in the program: %s", f->entry[i].name);
+    if (t->lines > 20)
+        fprintf(t->to, "\n  and %d more", t->lines - 20);
+}
+
+static void load_block(float *whole, const struct fl_st_entry *e, const struct fl_param *p, bool native)
+{
+    bool turned = !native && p->file_transpose;
+    int64_t rows = e->ndim == 2 ? e->shape[0] : 1, columns = e->ndim == 2 ? e->shape[1] : 1;
+    for (int64_t i = 0; i < e->count; i++)
+        whole[turned ? i % columns * rows + i / columns : i] = fl_st_read(e, i);
+}
+
+void fl_weights_load(struct fl_run *run, const char *file, bool native)
+{
+    const struct fl_class *class = run->rank->class_;
+    struct fl_st_file f;
+    fl_agree(fl_st_open(&f, file));
+    struct text t = { 0 };
+    t.to = open_memstream(&t.p, &t.n);
+    check_file(&t, &f, class, native);
+    fclose(t.to);
+    fl_agree(t.lines ? fl_printf("%s does not fit the program:%s", file, t.p) : NULL);
+    free(t.p);
+    for (int i = 0; i < class->nparam; i++) {
+        const struct fl_param *p = &class->param[i];
+        if (!wanted(p, native) || !own_blocks(p))
+            continue;
+        struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
+        int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
+        float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)), *part = fl_alloc(n * (int64_t)sizeof(float));
+        for (int64_t b = first; b < first + own_blocks(p); b++) {
+            char *name = block_name(p, b, native);
+            load_block(whole, find(&f, name), p, native);
+            fl_box_take(part, whole, &p->tensor, &box);
+            fl_to_arena(block_address(run, p, b, n), part, n * (int64_t)sizeof(float));
+            free(name);
+        }
+        free(whole);
+        free(part);
+    }
+    fl_st_close(&f);
+}
+
+/* ---- writing ---- */
+
+/* What a rank holds of a parameter, as it tells rank 0. */
+struct holding { int64_t first, count; struct fl_box box; };
+
+static struct holding holding_of(struct fl_run *run, const struct fl_param *p)
+{
+    struct holding h = { .first = first_block(p), .box = fl_box_of(&p->tensor, run->rank->coord, 0) };
+    if (p->owner && fl_box_first(&p->tensor, run->rank->coord))
+        h.count = own_blocks(p);
+    return h;
+}
+
+static void send_part(struct fl_run *run, const struct fl_param *p, int64_t block, const struct holding *h)
+{
+    int64_t n = fl_box_count(&p->tensor, &h->box);
+    float *part = fl_alloc(n * (int64_t)sizeof(float));
+    fl_from_arena(part, block_address(run, p, block, n), n * (int64_t)sizeof(float));
+    FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
+    free(part);
+}
+
+/* On rank 0: the whole logical block from all who hold parts of it. */
+static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int64_t block, const struct holding *holdings)
+{
+    int64_t got = 0;
+    for (int r = 0; r < fl_program.nranks; r++) {
+        const struct holding *h = &holdings[r];
+        if (block < h->first || block >= h->first + h->count)
+            continue;
+        int64_t n = fl_box_count(&p->tensor, &h->box);
+        float *part = fl_alloc(n * (int64_t)sizeof(float));
+        if (r == 0)
+            fl_from_arena(part, block_address(run, p, block, n), n * (int64_t)sizeof(float));
+        else
+            FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, r, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        fl_box_put(whole, part, &p->tensor, &h->box);
+        free(part);
+        got += n;
+    }
+    if (got == 0 && fl_tensor_count(&p->tensor) > 0)
+        FL_FAIL("the program's tables are damaged: compile it again", "no rank holds block %lld of %s", (long long)block, p->tensor.path);
+}
+
+static void write_block(struct fl_st_writer *w, int64_t element, float *whole, const struct fl_st_entry *e, bool turned)
+{
+    if (!turned) {
+        fl_st_write(w, element, whole, e->count);
+        return;
+    }
+    float *file = fl_alloc(e->count * (int64_t)sizeof(float));
+    for (int64_t i = 0; i < e->count; i++)
+        file[i] = whole[i % e->shape[1] * e->shape[0] + i / e->shape[1]];
+    fl_st_write(w, element, file, e->count);
+    free(file);
+}
+
+void fl_weights_write(struct fl_run *run, const char *file, bool native)
+{
+    const struct fl_class *class = run->rank->class_;
+    struct fl_st_writer w;
+    bool root = fl_rank_number == 0;
+    struct holding *holdings = root ? fl_alloc(fl_program.nranks * (int64_t)sizeof *holdings) : NULL;
+    struct fl_st_entry *entries = NULL;
+    if (root) {
+        int n = 0;
+        for (int i = 0; i < class->nparam; i++)
+            n += wanted(&class->param[i], native) ? (int)all_blocks(&class->param[i]) : 0;
+        entries = fl_alloc(n * (int64_t)sizeof *entries);
+        n = 0;
+        for (int i = 0; i < class->nparam; i++)
+            for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++)
+                entries[n++] = file_entry(&class->param[i], b, native);
+        fl_st_begin(&w, file, n, entries);
+    }
+    int64_t element = 0, entry = 0;
+    for (int i = 0; i < class->nparam; i++) {
+        const struct fl_param *p = &class->param[i];
+        if (!wanted(p, native))
+            continue;
+        struct holding mine = holding_of(run, p);
+        FL_MPI(MPI_Gather(&mine, sizeof mine, MPI_BYTE, holdings, sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD));
+        if (!root) {
+            for (int64_t b = mine.first; b < mine.first + mine.count; b++)
+                send_part(run, p, b, &mine);
+            continue;
+        }
+        float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float));
+        for (int64_t b = 0; b < all_blocks(p); b++, entry++) {
+            assemble(whole, run, p, b, holdings);
+            write_block(&w, element, whole, &entries[entry], !native && p->file_transpose);
+            element += entries[entry].count;
+            free((char *)entries[entry].name);
+        }
+        free(whole);
+    }
+    if (root)
+        fl_st_end(&w);
+    free(entries);
+    free(holdings);
+    FL_MPI(MPI_Barrier(MPI_COMM_WORLD));             /* nobody ends the job before the file is whole */
+}
