@@ -243,6 +243,17 @@ static void extra_sum(const struct node *n, int parts, struct sig **sigs)
     split_classes(n, sbp_partial(REDUCE_SUM), sigs);
 }
 
+/* Without smoothing a logit is only selected, which keeps the order of numbers. */
+static void extra_pick(const struct node *n, int parts, struct sig **sigs)
+{
+    split_classes(n, sbp_partial(REDUCE_SUM), sigs);
+    for (enum reduce r = REDUCE_MAX; r <= REDUCE_MIN && node_num(n, "smoothing", 0) == 0; r++) {
+        struct sig s = sig_new(n);
+        s.in[0] = s.out[0] = sbp_partial(r);
+        arrput(*sigs, s);
+    }
+}
+
 static void extra_grad(const struct node *n, int parts, struct sig **sigs)
 {
     split_classes(n, sbp_split(n->in[0]->ndim - 1), sigs);
@@ -316,7 +327,7 @@ const struct op op_ce_pick = {
     .linear = "{a}",
     .flags = OP_INTERNAL,
     .shape = shape_row,
-    .extra = extra_sum,
+    .extra = extra_pick,
     .ref = ref_pick,
     .call = "fl_ce_pick(%o0, %i0, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, %num(smoothing,0))",
 };

@@ -102,6 +102,7 @@ const struct op op_clip_scale = {
     .doc = "norm -> min(1, clip / (norm + 1e-6))",
     .args = "norm, clip:num",
     .rule = "->",
+    .linear = "min{a}:max",
     .flags = OP_INTERNAL,
     .shape = shape_scalar,
     .ref = ref_clip_scale,
