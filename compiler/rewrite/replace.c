@@ -47,6 +47,12 @@ static bool is_identity(const struct graph *g, const struct node *n)
     return true;
 }
 
+/* The node that stands where a forward node stood: backward nodes follow it to its stage. */
+static struct node *forward_now(struct replacing *r, struct node *forward)
+{
+    return forward && arrlen(forward->out) ? now(r, forward->out[0])->def : forward;
+}
+
 static void replace_region(struct replacing *r, struct region *at)
 {
     struct node **old = at->nodes;
@@ -55,6 +61,7 @@ static void replace_region(struct replacing *r, struct region *at)
         struct node *n = old[i];
         for (int k = 0; k < arrlen(n->in); k++)
             n->in[k] = now(r, n->in[k]);
+        n->forward = forward_now(r, n->forward);
         if (is_identity(r->g, n)) {
             stand_in(r, n->out[0], n->in[0], false);
         } else if (n->op->lower) {
