@@ -38,7 +38,7 @@
  *   first local block goes to out[entry[k]], its further blocks to the entries after it; entries not written are 0.
  *   Operands on other stages are left out; box_stage_reduce (or box_all_reduce on one stage) then sums. In stage reduces
  *   comms[comm].axes holds the pipeline axis and any other axis over which the value was P.
- * - op_output of scalars (loss, grad_norm, metrics) is on every stage, of other values on stage 0 only.
+ * - op_output of scalars (loss, grad_norm, metrics) is on every stage, of other values where the value is.
  * - need[k] equals in[k]->lay on every node (axes of size 1 included). node->forward is the clone on the same stage. */
 #ifndef FLOWC_PHYSICAL_H
 #define FLOWC_PHYSICAL_H

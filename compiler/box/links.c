@@ -235,18 +235,20 @@ void boxer_partials(struct boxer *b, struct node *n)
     }
 }
 
-/* Scalars reach every stage: the others add zeros to the home stage's value. Larger results go to stage 0. */
+/* Scalars reach every stage: the others add zeros to the home stage's value. Larger results are handed to the host where
+ * they are; the runtime collects them. */
 void boxer_output(struct boxer *b, struct node *n)
 {
     int stages = b->p->nstage;
     struct value *v = n->in[0];
     const struct layout *need = n->need ? &n->need[0] : &v->lay;
     bool once = !phase_per_microbatch(n->phase), known = v->def && b->replicated[v->def->id];
+    int home = home_of_value(b, v);
     if (v->ndim || !once) {
-        boxer_clone(b, 0, n, boxer_root(b, 0, n->phase), n->phase);
+        if (b->g->entry != ENTRY_TRAIN)
+            boxer_clone(b, home, n, boxer_root(b, home, n->phase), n->phase);
         return;
     }
-    int home = home_of_value(b, v);
     for (int s = 0; s < stages && stages > 1 && !known && !light(v); s++) {
         struct region *at = boxer_root(b, s, n->phase);
         unsigned axes = 1u << b->mesh->pipe;
