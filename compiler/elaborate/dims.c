@@ -54,7 +54,11 @@ static bool name_number(struct frame *f, struct ast *a, double *to)
             *to = b->item.num;
             return true;
         }
-        if (b->item.kind != ITEM_POISON) {
+        if (b->kind == BIND_INDEX) {
+            struct diag *d = diag_error(E_TYPE, a->span, "'%s' changes from block to block, but a fixed number is needed here",
+                                        a->name);
+            diag_label(d, b->span, "the index of this repeat");
+        } else if (b->item.kind != ITEM_POISON) {
             struct diag *d = diag_error(E_TYPE, a->span, "'%s' is %s, but a number is needed here", a->name,
                                         item_text(b->item));
             diag_label(d, b->span, "declared here");

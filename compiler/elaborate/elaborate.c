@@ -26,6 +26,14 @@ static void output_node(struct frame *f, const char *name, struct value *v, bool
         BUG("an output node was refused");
 }
 
+static struct binding *scope_output(struct frame *f, const char *name)
+{
+    for (int i = 0; i < arrlen(f->outputs); i++)
+        if (!strcmp(f->outputs[i].name, name))
+            return &f->outputs[i];
+    return NULL;
+}
+
 /* output x, output x = e, metric x = e: in the model's own body. */
 void output_run(struct frame *f, struct ast *a)
 {
@@ -40,12 +48,13 @@ void output_run(struct frame *f, struct ast *a)
     }
     struct value *v = expr_value(f, what ? what : name);
     struct graph *g = f->e->g;
-    for (int i = 0; i < arrlen(g->outputs); i++)
-        if (!strcmp(g->outputs[i].name, name->name)) {
-            diag_error(E_DUPLICATE, name->name_span.file ? name->name_span : name->span, "two outputs are called '%s'",
-                       name->name);
-            return;
-        }
+    struct span span = name->name_span.file ? name->name_span : name->span;
+    struct binding *old = scope_output(f, name->name);
+    if (old) {
+        diag_label(diag_error(E_DUPLICATE, span, "two outputs are called '%s'", name->name), old->span, "the first one");
+        return;
+    }
+    arrput(f->outputs, ((struct binding){.name = name->name, .span = span}));
     if (!v)
         return;
     if (metric && (v->ndim || !type_is_float(v->type))) {
@@ -61,7 +70,18 @@ void output_run(struct frame *f, struct ast *a)
         arrput(g->metrics, ((typeof(*g->metrics)){name->name, v}));
     else
         arrput(g->outputs, ((typeof(*g->outputs)){name->name, v}));
-    output_node(f, name->name, v, metric, a->span);
+}
+
+/* Results leave behind everything that computes. */
+static void output_nodes(struct frame *f)
+{
+    struct graph *g = f->e->g;
+    for (int i = 0; i < arrlen(g->outputs); i++)
+        output_node(f, g->outputs[i].name, g->outputs[i].value, false, g->outputs[i].value->span);
+    for (int i = 0; i < arrlen(g->metrics); i++)
+        output_node(f, g->metrics[i].name, g->metrics[i].value, true, g->metrics[i].value->span);
+    if (g->loss && (g->entry == ENTRY_EVALUATE || !f->e->m->train.present))
+        output_node(f, "loss", g->loss, false, f->return_span);
 }
 
 static void take_loss(struct frame *f, struct ast *model)
@@ -93,8 +113,6 @@ static void take_loss(struct frame *f, struct ast *model)
         return;
     g->loss = v;
     value_name(f->e, v, "loss", NAME_LOCAL);
-    if (g->entry == ENTRY_EVALUATE || !m->train.present)
-        output_node(f, "loss", v, false, f->return_span);
 }
 
 /* ---- sampling needs the way to its logits only ---- */
@@ -175,6 +193,7 @@ static void build_entry(struct elab *e, struct decl *model, enum entry entry)
     e->scales = NULL;
     e->inputs = NULL;
     e->labels = NULL;
+    e->calls = 0;
     struct instance *root = NEW(struct instance);
     root->label = model->name;
     root->path = "";
@@ -185,6 +204,7 @@ static void build_entry(struct elab *e, struct decl *model, enum entry entry)
     model_inputs(&f, ast_kid(model->ast, 0));
     body_run(&f, f.body);
     take_loss(&f, model->ast);
+    output_nodes(&f);
     tell_apart(e);
     if (entry == ENTRY_SAMPLE && !diag_errors())
         check_sample(e);

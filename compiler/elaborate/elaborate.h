@@ -41,6 +41,7 @@ struct elab {
     struct { const char *key; struct param *value; } *params;        /* by path, over all entries */
     const char **labels;                             /* paths of labelled calls, for suggestions */
     /* per entry */
+    int calls;                                       /* of layers so far */
     struct graph *g;
     struct { int key; int value; } *named;           /* value id -> how firmly its path is set, see value_name */
     struct { int key; struct scale *value; } *scales;/* value id -> denominators.c */
@@ -86,6 +87,7 @@ struct instance {
     struct item output;
     struct span span;            /* the label, or the call */
     bool labelled;
+    const char *index;           /* h[i]: "i"; NULL without one */
     struct { const char *key; int value; } *times;   /* how often its body assigns a name, and how often it did so far */
     struct { const char *key; int value; } *seen;
 };
@@ -108,6 +110,7 @@ struct frame {
     struct region *at;           /* where nodes go */
     struct binding *names;       /* stb_ds array; the last one of a name counts */
     struct level *levels;        /* stb_ds array, outermost first */
+    struct binding *outputs;     /* stb_ds array: outputs and metrics, for names given twice */
     bool returned;
     struct span return_span;
     struct item result;

@@ -1,6 +1,7 @@
 /* x[..]: ranges become a slice, a number a slice of one that is dropped, _ a new dim. `..` alone stands for the dims
  * between. */
 #include "elaborate.h"
+#include <string.h>
 
 enum step { STEP_KEEP, STEP_DROP, STEP_NEW };
 
@@ -96,14 +97,28 @@ static struct value *cut_apply(struct frame *f, const struct cut *c, struct valu
     return v;
 }
 
+/* h[i]: the label itself; no block can see another. */
+static struct item own_block(struct frame *f, struct item of, struct ast *a)
+{
+    struct ast *index = ast_kid(a, 1);
+    struct binding *b = index && index->kind == AST_NAME ? scope_find(f, index->name) : NULL;
+    if (of.inst->index && ast_count(a) == 2 && b && b->kind == BIND_INDEX && !strcmp(b->name, of.inst->index)) {
+        of.ast = a;
+        return of;
+    }
+    struct diag *d = diag_error(E_UNKNOWN_NAME, a->span, of.inst->index ?
+                                "'%s' can be seen only in its own block, as %s[%s]" : "the label '%s' has no index",
+                                span_text(a->span), of.inst->label, of.inst->index);
+    diag_label(d, of.inst->span, "labelled here");
+    return POISON;
+}
+
 struct item expr_index(struct frame *f, struct ast *a)
 {
     struct ast *left = ast_kid(a, 0);
     struct item of = expr(f, left);
-    if (of.kind == ITEM_LABEL) {         /* h[i]: the label itself, whatever the block */
-        of.ast = a;
-        return of;
-    }
+    if (of.kind == ITEM_LABEL && (of.inst->index || of.inst->output.kind != ITEM_VALUE))
+        return own_block(f, of, a);
     struct value *v = item_tensor(f, of, left);
     if (!v)
         return POISON;

@@ -13,6 +13,8 @@ bool type_find(const char *name, enum type *to)
     return false;
 }
 
+enum { MAX_CALLS = 100000 };     /* layers that call layers twice each grow like a power of two */
+
 /* ---- labels ---- */
 
 static int index_level(struct frame *f, struct ast *index)
@@ -71,17 +73,24 @@ bool label_path(struct frame *f, struct ast *label, const char **name, const cha
     return true;
 }
 
-/* The output of a labelled call carries the label's path. */
-static void name_output(struct frame *f, struct instance *inst, struct item result)
+/* The output of a labelled call carries the label's path. A value that was there before the call keeps its own. */
+static void name_output(struct frame *f, struct instance *inst, struct item result, int before)
 {
     inst->output = result;
     if (!inst->labelled)
         return;
     if (result.kind == ITEM_VALUE)
-        value_name(f->e, result.v, inst->path, NAME_CALL);
+        value_name(f->e, result.v, inst->path, result.v->id < before ? NAME_LOCAL : NAME_CALL);
     for (int i = 0; result.kind == ITEM_LIST && i < arrlen(result.items); i++)
         if (result.items[i].kind == ITEM_VALUE)
-            value_name(f->e, result.items[i].v, mem_printf("%s.%d", inst->path, i), NAME_CALL);
+            value_name(f->e, result.items[i].v, mem_printf("%s.%d", inst->path, i),
+                       result.items[i].v->id < before ? NAME_LOCAL : NAME_CALL);
+}
+
+static const char *label_index(struct ast *label)
+{
+    struct ast *index = label && label->kind == AST_INDEX ? ast_kid(label, ast_count(label) - 1) : NULL;
+    return index && index->kind == AST_NAME ? index->name : NULL;
 }
 
 struct item labelled(struct frame *f, struct ast *label, struct ast *what)
@@ -90,19 +99,25 @@ struct item labelled(struct frame *f, struct ast *label, struct ast *what)
     struct decl *d = callee && callee->kind == AST_NAME ? names_find(f->e, callee->name) : NULL;
     if (d && d->kind == DECL_LAYER)
         return layer_call(f, d, what, label);
+    int before = (int)arrlen(f->e->g->values);
     struct item result = expr(f, what);
     const char *name, *suffix;
     struct region *home;
     if (!label_path(f, label, &name, &suffix, &home))
         return result;
     struct instance *inst = instance_new(f, name, suffix, label->span, true);
+    inst->index = label_index(label);
     if (result.kind == ITEM_NUM || result.kind == ITEM_DIM || result.kind == ITEM_LABEL) {
         struct value *v = item_tensor(f, result, what);
         result = item_value(v, what);
     }
-    if (result.kind == ITEM_VALUE && result.v->def && result.v->def->op != &op_param && scope_visible(f, result.v))
+    if (result.kind == ITEM_VALUE && result.v->id < before) {      /* dropout where it is the identity */
+        inst->output = result;
+        return result;
+    }
+    if (result.kind == ITEM_VALUE && result.v->def)
         result.v->def->path = inst->path;
-    name_output(f, inst, result);
+    name_output(f, inst, result, before);
     return result;
 }
 
@@ -227,7 +242,8 @@ static bool arguments_known(struct decl *layer, struct ast *call)
         const char *best = a->kind == AST_KEYWORD ? suggest(a->name, near) : NULL;
         struct diag *d = a->kind == AST_KEYWORD ?
             diag_error(E_ARGUMENTS, a->name_span, "%s has no argument called '%s'", layer->name, a->name) :
-            diag_error(E_ARGUMENTS, a->span, "%s takes %d arguments", layer->name, ast_count(formals));
+            diag_error(E_ARGUMENTS, a->span, "%s takes %d argument%s", layer->name, ast_count(formals),
+                       ast_count(formals) == 1 ? "" : "s");
         if (best)
             diag_help(d, "did you mean '%s'?", best);
         else
@@ -418,16 +434,23 @@ struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, st
         diag_help(d, "`repeat` applies a layer a fixed number of times");
         return POISON;
     }
+    if (++f->e->calls > MAX_CALLS) {
+        if (f->e->calls == MAX_CALLS + 1)
+            diag_help(diag_error(E_RECURSION, call->span, "the model calls layers more than %d times", MAX_CALLS),
+                      "`repeat` applies a layer many times and keeps one copy of it");
+        return POISON;
+    }
     const char *name = layer->name, *suffix = "";
     struct region *home = f->inst->home;
     bool fine = !label || label_path(f, label, &name, &suffix, &home);
+    int before = (int)arrlen(f->e->g->values);
     struct frame g = {.e = f->e, .caller = f, .decl = layer, .body = ast_kid(layer->ast, 1), .at = f->at};
     g.inst = fine ? instance_new(f, name, suffix, label ? label->span : call->span, label != NULL) : NULL;
     header_check(layer);
-    fine &= arguments_known(layer, call);
-    if (!g.inst)
+    if (!g.inst || !arguments_known(layer, call))
         return POISON;
     g.inst->home = home;
+    g.inst->index = label_index(label);
     for (int pass = 0; pass < 2; pass++)
         for (int k = 0; k < ast_count(ast_kid(layer->ast, 0)); k++)
             fine &= bind_formal(f, &g, call, k, pass);
@@ -445,6 +468,6 @@ struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, st
         diag_label(d, call->span, "called here");
         return POISON;
     }
-    name_output(f, g.inst, g.result);
+    name_output(f, g.inst, g.result, before);
     return g.result;
 }
