@@ -51,8 +51,9 @@ static void add_record(struct survey *s, const struct node *n)
     const struct physical *p = s->p;
     struct record r = {.entry = s->entry, .phase = s->phase, .kind = kind_of(n)};
     const struct value *v = n->in[0];
-    r.where = span_where(v->span);
-    r.value = v->path;
+    bool shared = n->op == &op_box_stage_reduce;     /* each stage's share has a name of its own */
+    r.where = span_where(shared ? n->span : v->span);
+    r.value = shared ? n->path : v->path;
     r.values = (int)arrlen(n->in);
     if (r.values > 1)
         r.value = mem_printf("%s and %d more", n->in[0]->path, r.values - 1);

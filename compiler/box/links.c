@@ -105,23 +105,25 @@ struct value *boxer_obtain(struct boxer *b, int stage, struct value *v, const st
 
 /* ---- sums over stages ---- */
 
-static struct value *stage_reduce(struct boxer *b, int stage, struct value *v, int comm, unsigned axes, enum phase phase)
+/* of: the logical value that the stages hold shares of */
+static struct value *stage_reduce(struct boxer *b, int stage, struct value *v, const struct value *of, int comm,
+                                  unsigned axes, enum phase phase)
 {
     struct region *at = boxer_root(b, stage, phase);
-    struct node *n = node_new(b->p->stages[stage].graph, at, &op_box_stage_reduce, v->span);
+    struct node *n = node_new(b->p->stages[stage].graph, at, &op_box_stage_reduce, of->span);
     node_set_int(n, "axes", axes);
     node_set_int(n, "comm", comm);
     node_set_int(n, "reduce", REDUCE_SUM);
     node_in(n, v);
-    n->path = v->path;
+    n->path = of->path;
     n->phase = phase;
     n->stage = stage;
     struct layout lay = v->lay;
     for (int i = 0; i < b->mesh->naxis; i++)
         if (axes >> i & 1)
             lay.ax[i] = (struct sbp){.kind = SBP_B};
-    struct value *out = clone_out(b, stage, n, v, &lay);
-    out->path = mem_printf("%s~stage_reduce(%s)", v->path, b->p->comms[comm].name);
+    struct value *out = clone_out(b, stage, n, of, &lay);
+    out->path = mem_printf("%s~stage_reduce(%s)", of->path, b->p->comms[comm].name);
     return out;
 }
 
@@ -174,7 +176,7 @@ void boxer_sum_uses(struct boxer *b, struct node *n)
     int comm = comm_find(b->p, axes, on);
     for (int i = 0; i < arrlen(on); i++) {
         struct value **prime = prime_of(b, on[i], out);
-        *prime = stage_reduce(b, on[i], *prime, comm, axes, n->phase);
+        *prime = stage_reduce(b, on[i], *prime, out, comm, axes, n->phase);
     }
 }
 
@@ -231,7 +233,7 @@ void boxer_partials(struct boxer *b, struct node *n)
     int comm = comm_find(b->p, axes, all_stages(b));
     for (int s = 0; s < stages; s++) {
         struct value **prime = prime_of(b, s, n->out[0]);
-        *prime = stage_reduce(b, s, *prime, comm, axes, n->phase);
+        *prime = stage_reduce(b, s, *prime, n->out[0], comm, axes, n->phase);
     }
 }
 
@@ -262,7 +264,7 @@ void boxer_output(struct boxer *b, struct node *n)
             zero->stage = s;
             share = clone_out(b, s, zero, v, need);
         }
-        share = stage_reduce(b, s, share, comm_find(b->p, axes, all_stages(b)), axes, n->phase);
+        share = stage_reduce(b, s, share, v, comm_find(b->p, axes, all_stages(b)), axes, n->phase);
         *prime_of(b, s, v) = share;
     }
     for (int s = 0; s < stages; s++)
