@@ -292,6 +292,18 @@ static void ref(struct reference *r)
     } while (index_next(at, extent, nletter));
 }
 
+/* A spec that only turns its one operand adds nothing up, so P(max) and P(min) pass as well. */
+static void extra(const struct node *n, int parts, struct sig **sigs)
+{
+    struct spec s;
+    spec_of(n, &s);
+    for (enum reduce r = REDUCE_MAX; s.nin == 1 && strlen(s.in[0]) == strlen(s.out) && r <= REDUCE_MIN; r++) {
+        struct sig sig = sig_new(n);
+        sig.in[0] = sig.out[0] = sbp_partial(r);
+        arrput(*sigs, sig);
+    }
+}
+
 const struct op op_einsum = {
     .name = "einsum",
     .doc = "sum of products over the letters that the result lacks",
@@ -300,6 +312,7 @@ const struct op op_einsum = {
     .flags = OP_VARIADIC | OP_CONTRACTION,
     .shape = shape,
     .rule_of = rule_of,
+    .extra = extra,
     .grad = grad,
     .flops = flops,
     .ref = ref,

@@ -218,7 +218,7 @@ static void linear_sigs(const struct node *n, const char *text, struct sig **sig
             if (*s == ',' || *s == ' ')
                 continue;
             for (int k = 0; k < arrlen(n->in); k++)
-                if (*s == '*' ? n->in[k] != NULL : k == *s - 'a')
+                if (n->in[k] && (*s == '*' || k == *s - 'a'))
                     g.in[k] = sbp_partial(in);
             legal &= *s == '*' || (*s - 'a' < arrlen(n->in) && n->in[*s - 'a']);
         }

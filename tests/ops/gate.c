@@ -121,10 +121,26 @@ static void deal_parts(struct gate *g, const struct tensor *t, struct sbp s, int
     }
 }
 
+/* Who builds an internal op vouches for its operands: dims of one letter agree. The shape rule need not ask again. */
+static bool letters_agree(const struct gate *g, const struct tensor *in)
+{
+    int64_t size[128] = {0};
+    for (int k = 0; k < g->nin; k++)
+        for (int d = 0; d < in[k].ndim; d++) {
+            int c = g->operand[k].dim[d];
+            if (c != '1' && size[c] && size[c] != in[k].n[d] + 1)
+                return false;
+            size[c] = in[k].n[d] + 1;
+        }
+    return true;
+}
+
 /* A node on local dims, or NULL when the op's shape rule refuses them. Padding counts as ordinary entries here: only
  * extents are asked. */
 static struct node *local_node(struct gate *g, const struct tensor *in, const struct tensor *out)
 {
+    if (g->instance->op->flags & OP_INTERNAL && !letters_agree(g, in))
+        return NULL;
     struct graph *graph = graph_new(NULL, ENTRY_TRAIN);
     struct node *n = node_new(graph, graph->root, g->instance->op, (struct span){0});
     for (int k = 0; k < g->nin; k++) {
@@ -245,14 +261,16 @@ static bool put_together(const struct gate *g, const struct results *res, int k,
     return true;
 }
 
-static struct choice choices_of(const struct value *v)
+/* Empty parts are not tried: they are boxing's matter. */
+static struct choice choices_of(const struct value *v, int parts)
 {
     struct choice c = {0};
     c.sbp[c.count++] = (struct sbp){0};
     if (!v)
         return c;
     for (int d = 0; d < v->ndim; d++)
-        c.sbp[c.count++] = (struct sbp){SBP_S, (uint8_t)d, 0};
+        if (v->dim[d]->phys >= parts)
+            c.sbp[c.count++] = (struct sbp){SBP_S, (uint8_t)d, 0};
     for (int r = REDUCE_SUM; type_is_float(v->type) && r <= REDUCE_MIN; r++)
         c.sbp[c.count++] = (struct sbp){SBP_P, (uint8_t)r, 0};
     return c;
@@ -299,6 +317,23 @@ static void use_set(struct gate *g, int set)
     g->out = g->out_set[set];
 }
 
+/* An operand that is whole may always be read as P(max) or P(min): then a declared signature that asks for that says it. */
+static bool declared_weaker(const struct gate *g, const struct sbp *in, const struct sbp *out)
+{
+    for (int i = 0; i < arrlen(g->declared); i++) {
+        bool covers = true;
+        for (int k = 0; k < g->nin; k++) {
+            struct sbp want = g->declared[i].in[k];
+            covers &= sbp_same(want, in[k]) || (in[k].kind == SBP_B && want.kind == SBP_P && want.dim != REDUCE_SUM);
+        }
+        for (int k = 0; k < g->nout; k++)
+            covers &= sbp_same(g->declared[i].out[k], out[k]);
+        if (covers)
+            return true;
+    }
+    return false;
+}
+
 /* Sets of output layouts (bit sets over out_choice) that hold for these operand layouts, in all trials. */
 static void find_holding(struct gate *g, const struct sbp *in, struct sbp told, bool coords, unsigned *holds)
 {
@@ -311,11 +346,15 @@ static void find_holding(struct gate *g, const struct sbp *in, struct sbp told, 
         struct results res;
         use_set(g, trial % SETS);
         memset(&res, 0, sizeof res);
-        bool ran = run_local(g, in, told, trial, coords, &res);
+        bool ran = run_local(g, in, told, trial, coords, &res), any = g->nout == 0;
         for (int k = 0; k < g->nout; k++)
             for (int c = 0; c < g->out_choice[k].count; c++)
                 if (!ran || (holds[k] >> c & 1 && !put_together(g, &res, k, g->out_choice[k].sbp[c])))
                     holds[k] &= ~(1u << c);
+        for (int k = 0; k < g->nout; k++)
+            any |= (holds[k] & ((1u << g->out_choice[k].count) - 1)) != 0;
+        if (!any)
+            break;
     }
 }
 
@@ -352,7 +391,7 @@ static void check_outputs(struct gate *g, const struct sbp *in)
                 else if (!bare && !g->declared[i].coords)
                     fail(g, "declared, but needs coordinates", in, out);
             }
-            if (!found && bare && sound && !implied)
+            if (!found && bare && sound && !implied && !declared_weaker(g, in, out))
                 fail(g, "holds, but is not declared", in, out);
             more = false;
             for (int k = g->nout - 1; k >= (g->instance->out ? 1 : 0) && !more; k--) {
@@ -365,14 +404,21 @@ static void check_outputs(struct gate *g, const struct sbp *in)
     }
 }
 
-static void drop_even(struct gate *g)
+/* Takes away what is not claimed here: `even` signatures where the dims they split are not, and empty parts. */
+static void drop_unclaimed(struct gate *g)
 {
-    for (int k = 0; k < g->nin; k++)
-        for (int d = 0; d < g->in[k].ndim; d++)
-            if (g->in[k].n[d] % g->parts)
-                for (int i = (int)arrlen(g->declared) - 1; i >= 0; i--)
-                    if (g->declared[i].even)
-                        arrdel(g->declared, i);
+    for (int i = (int)arrlen(g->declared) - 1; i >= 0; i--) {
+        const struct sig *s = &g->declared[i];
+        bool uneven = false, empty = false;
+        for (int k = 0; k < g->nin + g->nout; k++) {
+            struct sbp b = k < g->nin ? s->in[k] : s->out[k - g->nin];
+            const struct tensor *t = k < g->nin ? &g->in[k] : &g->out[k - g->nin];
+            uneven |= b.kind == SBP_S && t->n[b.dim] % g->parts;
+            empty |= b.kind == SBP_S && t->n[b.dim] < g->parts;
+        }
+        if ((s->even && uneven) || empty)
+            arrdel(g->declared, i);
+    }
 }
 
 static int gate_instance(const struct instance *instance, int parts)
@@ -391,6 +437,7 @@ static int gate_instance(const struct instance *instance, int parts)
     for (int set = 0; set < SETS; set++) {
         use_set(&g, set);
         for (int k = 0; k < g.nin; k++) {
+            g.in[k].data = NEW_ARRAY(double, 1);
             if (!g.whole->in[k])
                 continue;
             g.in[k] = whole_tensor(g.whole->in[k]);
@@ -403,17 +450,17 @@ static int gate_instance(const struct instance *instance, int parts)
         instance->op->ref(&one);
     }
     for (int k = 0; k < g.nin; k++) {
-        g.in_choice[k] = choices_of(g.whole->in[k]);
+        g.in_choice[k] = choices_of(g.whole->in[k], parts);
         for (int d = 0; d < g.in[k].ndim; d++)
             g.padded |= g.in[k].full[d] != g.in[k].valid[d];
     }
     for (int k = 0; k < g.nout; k++) {
-        g.out_choice[k] = choices_of(g.whole->out[k]);
+        g.out_choice[k] = choices_of(g.whole->out[k], parts);
         for (int d = 0; d < g.out[k].ndim; d++)
             g.padded |= g.out[k].full[d] != g.out[k].valid[d];
     }
     g.declared = node_signatures(g.whole, parts);
-    drop_even(&g);
+    drop_unclaimed(&g);
     int pick[MAX_OPERAND] = {0};
     for (bool more = true; more;) {
         struct sbp in[MAX_OPERAND] = {{0}};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct letter letters[] = {
-    {'L', 2, 2}, {'M', 5, 5}, {'N', 7, 7}, {'K', 11, 11}, {'T', 4, 4}, {'H', 3, 3}, {'D', 8, 8}, {'V', 7, 9},
+    {'L', 2, 2}, {'M', 5, 5}, {'N', 7, 7}, {'K', 11, 11}, {'T', 4, 4}, {'H', 3, 3}, {'D', 8, 8}, {'V', 7, 9}, {'J', 35, 35},
     {'a', 6, 6}, {'b', 12, 12}, {'c', 18, 18}, {'d', 24, 24}, {'1', 1, 1},
 };
 
@@ -117,6 +117,95 @@ static void value_half(struct node *n, struct dim **out)
     node_set_num(n, "value", 0.5);
 }
 
+/* ---- contractions, views, index ops ---- */
+
+#define SPEC(name, text)                                                                                               \
+    static void name(struct node *n, struct dim **out)                                                                 \
+    {                                                                                                                  \
+        node_set_str(n, "spec", text);                                                                                 \
+    }
+SPEC(spec_mm, "mk,kn->mn")
+SPEC(spec_batch, "lmk,lkn->lmn")
+SPEC(spec_rows, "mn->m")
+SPEC(spec_dot, "m,m->")
+SPEC(spec_turn, "mnt->tmn")
+SPEC(spec_chain, "mn,nt,td->md")
+SPEC(spec_outer, "m,n->mn")
+
+static void rotate(struct node *n, struct dim **out)
+{
+    node_set_ints(n, "axes", (int64_t[]){2, 0, 1}, 3);
+}
+
+/* Columns 2 to 5 of all rows. */
+static void set_slice(struct node *n, int64_t rows)
+{
+    node_set_ints(n, "start", (int64_t[]){0, 2}, 2);
+    node_set_ints(n, "stop", (int64_t[]){rows, 5}, 2);
+}
+
+static void slice_columns(struct node *n, struct dim **out)
+{
+    set_slice(n, n->in[0]->dim[0]->size);
+}
+
+static void unslice_columns(struct node *n, struct dim **out)
+{
+    set_slice(n, out[0]->size);
+    node_set_ptr(n, "dims", out);
+}
+
+static void axis_first(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 0);
+}
+
+static void out_dim(struct node *n, struct dim **out)
+{
+    node_set_ptr(n, "dim", out[0]);
+}
+
+static void epsilon(struct node *n, struct dim **out)
+{
+    node_set_num(n, "eps", 1e-5);
+}
+
+static void causal(struct node *n, struct dim **out)
+{
+    node_set_int(n, "causal", 1);
+}
+
+static void rope_half(struct node *n, struct dim **out)
+{
+    node_set_num(n, "base", 100);
+    node_set_str(n, "style", "half");
+    node_set_int(n, "axis", 2);
+}
+
+static void rope_interleaved(struct node *n, struct dim **out)
+{
+    node_set_num(n, "base", 100);
+    node_set_str(n, "style", "interleaved");
+    node_set_int(n, "axis", 1);
+}
+
+static void smooth(struct node *n, struct dim **out)
+{
+    node_set_num(n, "smoothing", 0.1);
+    node_set_num(n, "ignore", 3);
+}
+
+static void drop(struct node *n, struct dim **out)
+{
+    node_set_num(n, "p", 0.4);
+    node_set_str(n, "key", "h[*].drop");
+}
+
+static void clip_one(struct node *n, struct dim **out)
+{
+    node_set_num(n, "clip", 1);
+}
+
 #define BINARY(id, t)                                                                                                  \
     {&op_##id, t " MN, " t " MN"}, {&op_##id, t " MN, " t " N"}, {&op_##id, t " M1, " t " MN"}, {&op_##id, t " MN, " t}
 #define UNARY(id, t) {&op_##id, t " MN"}, {&op_##id, t " V"}
@@ -149,6 +238,40 @@ const struct instance instances[] = {
     {&op_log_softmax, "f MNT", axis_1}, {&op_log_softmax, "f MNT", axes_0_2}, {&op_log_softmax, "f MV", axis_1},
     {&op_softmax_grad, "f MN, f MN", axis_1}, {&op_softmax_grad, "f MV, f MV", axis_1},
     {&op_log_softmax_grad, "f MN, f MN", axis_1}, {&op_log_softmax_grad, "f MV, f MV", axis_1},
+    {&op_einsum, "f MK, f KN", spec_mm}, {&op_einsum, "f TMK, f TKN", spec_batch}, {&op_einsum, "f MN", spec_rows},
+    {&op_einsum, "f M, f M", spec_dot}, {&op_einsum, "f MNT", spec_turn}, {&op_einsum, "f MN, f NT, f TD", spec_chain},
+    {&op_einsum, "f M, f N", spec_outer}, {&op_einsum, "f MV, f VN", spec_mm},
+    {&op_reshape, "f ab", to_dims, "dH"}, {&op_reshape, "f MN", to_dims, "J"}, {&op_reshape, "f J", to_dims, "MN"},
+    {&op_reshape, "f TMN", to_dims, "TJ"}, {&op_reshape, "f ab", to_dims, "aHT"},
+    {&op_transpose, "f MNT", rotate}, {&op_transpose, "f MN"},
+    {&op_new_axis, "f MN", one_axis}, {&op_drop_axis, "f M1N", one_axis},
+    {&op_slice, "f MN", slice_columns}, {&op_slice_grad, "f MH", unslice_columns, "MN"},
+    {&op_concat, "f MN, f MT", one_axis}, {&op_concat, "f MN, f MK, f MT", one_axis},
+    {&op_stack, "f MN, f MN", axis_first}, {&op_stack, "f MN, f MN, f MN", one_axis},
+    {&op_unstack, "f HMN", axis_first}, {&op_unstack, "f MHN", one_axis},
+    {&op_embedding, "i MT, f ND"}, {&op_embedding, "i M, f VD"},
+    {&op_embedding_grad, "i M, f MD", out_dim, "ND"}, {&op_embedding_grad, "i MT, f MTD", out_dim, "VD"},
+    {&op_positions, "", out_dim, "T"},
+    {&op_layer_norm, "f MND, f D, f D", epsilon}, {&op_layer_norm, "f MD, f D, -", epsilon},
+    {&op_layer_norm, "f MD, -, -", epsilon}, {&op_layer_norm_grad, "f MD, f D, f MD", epsilon},
+    {&op_layer_norm_grad, "f MTD, f D, f MTD", epsilon},
+    {&op_rms_norm, "f MND, f D", epsilon}, {&op_rms_norm, "f MD, -", epsilon},
+    {&op_rms_norm_grad, "f MD, f D, f MD", epsilon},
+    {&op_attention, "f THMN, f THMN, f THMN", causal}, {&op_attention, "f THMN, f THKN, f THKD"},
+    {&op_attention, "f TaMN, f THMN, f THMN", causal}, {&op_attention, "f THMN, f T1MN, f T1MN", causal},
+    {&op_attention, "f THMN, f THMN, f THMN, b TM"}, {&op_attention, "f THMN, f THMN, f THMN, b M"},
+    {&op_attention_grad, "f THMN, f THMN, f THMD, f THMD", causal}, {&op_attention_grad, "f THMN, f THKN, f THKD, f THMD"},
+    {&op_attention_grad, "f TaMN, f THMN, f THMD, f TaMD", causal},
+    {&op_attention_grad, "f THMN, f T1MN, f T1MD, f THMD", causal},
+    {&op_rope, "f THMD", rope_half}, {&op_rope, "f TMHD", rope_interleaved},
+    {&op_cross_entropy, "f MN, i M"}, {&op_cross_entropy, "f MTN, i MT", smooth}, {&op_cross_entropy, "f MV, i M", smooth},
+    {&op_cross_entropy_grad, "f MN, i M, f M"}, {&op_cross_entropy_grad, "f MV, i M, f M", smooth},
+    {&op_ce_max, "f MN"}, {&op_ce_max, "f MV"}, {&op_ce_sum, "f MN, f M"}, {&op_ce_sum, "f MV, f M"},
+    {&op_ce_pick, "f MN, i M"}, {&op_ce_pick, "f MV, i M", smooth},
+    {&op_ce_grad, "f MN, i M, f M, p M, f M"}, {&op_ce_grad, "f MV, i M, f M, p M, f M", smooth},
+    {&op_dropout, "f MN", drop},
+    {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
+    {&op_copy, "f MN"},
     {NULL},
 };
 const int instance_count = sizeof instances / sizeof *instances - 1;
