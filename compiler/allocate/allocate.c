@@ -7,6 +7,7 @@
  * group's end; between forward and backward the schedule says how many micro-batches are under way, and that is the
  * number of slots. */
 #include "../base/diag.h"
+#include "../layout/place.h"
 #include "../op.h"
 #include "../passes.h"
 #include "fit.h"
@@ -127,6 +128,8 @@ static void touch_region(struct work *w, enum entry e, enum phase f, struct regi
             struct value *arg = n->body->args[k], *result = n->body->results[k];
             touch(w, e, f, f, n, arg, w->point[n->id]);
             touch(w, e, f, f, n, arg, w->end[n->id]);
+            if (carry_through_out(n->body, k))
+                touch(w, e, f, f, n, n->out[k], w->point[n->id]);
             touch(w, e, def_phase(result, f), f, n, result, w->end[n->id]);
         }
         if (n->body->index) {

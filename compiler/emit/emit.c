@@ -1,6 +1,222 @@
-#include "../passes.h"
+/* emit: writes the program of all ranks into options->out, all or nothing: everything is written into a new directory
+ * beside it, which is then renamed. An older output is replaced; a directory that flowc did not write is not touched. */
+#define _XOPEN_SOURCE 700
+#include "../base/diag.h"
+#include "emitter.h"
+#include "target.h"
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <string.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct target targets[] = {
+    {"cpu", "c", "cpu", ".c", "Makefile.cpu"},
+    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda"},
+    {0},
+};
+
+static bool fail(const char *what, const char *path)
+{
+    struct diag *d = diag_error(E_FILE, (struct span){0}, "cannot %s '%s': %s", what, path, strerror(errno));
+    diag_help(d, "give -o a directory that can be created here");
+    return false;
+}
+
+static FILE *begin(const char *dir, const char *name)
+{
+    const char *path = mem_printf("%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        fail("write", path);
+    return f;
+}
+
+static bool end(FILE *f, const char *dir)
+{
+    bool bad = ferror(f) != 0;
+    return (fclose(f) == 0 && !bad) || fail("write into", dir);
+}
+
+static bool copy_file(const char *from, const char *dir, const char *name)
+{
+    FILE *in = fopen(from, "r");
+    if (!in)
+        return fail("read", from);
+    FILE *out = begin(dir, name);
+    static char block[65536];
+    size_t n;
+    while (out && (n = fread(block, 1, sizeof block, in)) > 0)
+        fwrite(block, 1, n, out);
+    fclose(in);
+    return out && end(out, dir);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Names in a folder that end in one of two suffixes, sorted; NULL when it cannot be read. */
+static const char **folder(const char *path, const char *a, const char *b)
+{
+    const char **names = NULL;
+    DIR *d = opendir(path);
+    if (!d)
+        return NULL;
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        for (int k = 0; k < 2; k++) {
+            const char *suffix = k ? b : a;
+            size_t s = strlen(suffix);
+            if (n > s && !strcmp(e->d_name + n - s, suffix)) {
+                arrput(names, mem_strdup(e->d_name));
+                break;
+            }
+        }
+    }
+    closedir(d);
+    if (names)
+        qsort(names, (size_t)arrlen(names), sizeof *names, by_name);
+    return names;
+}
+
+/* The runtime goes along, so that DIR can be built anywhere. objects: for the Makefile, "runtime/reader.o ..." */
+static bool copy_runtime(const char *dir, const struct target *t, const char **objects)
+{
+    const char *parts[] = {"runtime", mem_printf("runtime/%s", t->folder)};
+    *objects = "";
+    for (int p = 0; p < 2; p++) {
+        const char *from = mem_printf("%s/%s", FLOWC_ROOT, parts[p]), *to = mem_printf("%s/%s", dir, parts[p]);
+        const char *source = p ? t->source : ".c", **names = folder(from, ".h", source);
+        if (!names)
+            return fail("read the runtime in", from);
+        if (mkdir(to, 0777))
+            return fail("create", to);
+        for (int i = 0; i < arrlen(names); i++) {
+            if (!copy_file(mem_printf("%s/%s", from, names[i]), to, names[i]))
+                return false;
+            size_t n = strlen(names[i]) - strlen(source);
+            if (!strcmp(names[i] + n, source))
+                *objects = mem_printf("%s \\\n    %s/%.*s.o", *objects, parts[p], (int)n, names[i]);
+        }
+    }
+    return true;
+}
+
+static bool write_makefile(struct module *m, const char *dir, const struct target *t, const char *objects)
+{
+    const char *from = mem_printf("%s/templates/%s", FLOWC_ROOT, t->makefile);
+    FILE *in = fopen(from, "r");
+    if (!in)
+        return fail("read", from);
+    FILE *out = begin(dir, "Makefile");
+    if (!out) {
+        fclose(in);
+        return false;
+    }
+    fprintf(out, "# Written by flowc. RANKS = %d\n", m->physical->mesh->nranks);
+    fprintf(out, "RANKS := %d\nCLASSES :=", m->physical->mesh->nranks);
+    for (int s = 0; s < m->physical->nstage; s++)
+        fprintf(out, " class_%d.o", s);
+    fprintf(out, "\nRUNTIME :=%s\n", objects);
+    for (int c; (c = fgetc(in)) != EOF;)
+        fputc(c, out);
+    fclose(in);
+    return end(out, dir);
+}
+
+static bool write_all(struct module *m, const char *dir, const struct target *t)
+{
+    const struct physical *p = m->physical;
+    const char *objects;
+    FILE *f;
+    for (int s = 0; s < p->nstage; s++) {
+        if (!(f = begin(dir, mem_printf("class_%d.%s", s, t->suffix))))
+            return false;
+        emit_class(m, s, f);
+        if (!end(f, dir))
+            return false;
+    }
+    for (int r = 0; r < p->mesh->nranks; r++) {
+        if (!(f = begin(dir, mem_printf("rank_%04d.c", r))))
+            return false;
+        emit_rank(m, r, f);
+        if (!end(f, dir))
+            return false;
+    }
+    static const struct { const char *name; void (*write)(struct module *, FILE *); } files[] = {
+        {"ranks.c", emit_ranks}, {"program.c", emit_program}, {"plan.json", emit_plan_json},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!(f = begin(dir, files[i].name)))
+            return false;
+        files[i].write(m, f);
+        if (!end(f, dir))
+            return false;
+    }
+    return copy_runtime(dir, t, &objects) && write_makefile(m, dir, t, objects);
+}
+
+static int remove_one(const char *path, const struct stat *s, int flag, struct FTW *f)
+{
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Whether `path` is free, or an earlier output of ours, or an empty directory. */
+static bool replaceable(const char *path)
+{
+    struct stat s;
+    if (lstat(path, &s))
+        return true;
+    if (!stat(mem_printf("%s/plan.json", path), &s))
+        return true;
+    return !rmdir(path);
+}
 
 void emit(struct module *m)
 {
-    (void)m;
+    const char *out = m->options->out;
+    size_t n = strlen(out);
+    while (n > 1 && out[n - 1] == '/')
+        n--;
+    out = mem_printf("%.*s", (int)n, out);
+    const struct target *t = targets;
+    while (t->name && strcmp(t->name, m->options->target))
+        t++;
+    if (!t->name) {
+        struct diag *d = diag_error(E_FILE, (struct span){0}, "unknown target '%s'", m->options->target);
+        diag_help(d, "targets are cuda and cpu");
+        return;
+    }
+    if (!replaceable(out)) {
+        struct diag *d = diag_error(E_FILE, (struct span){0}, "'%s' exists and was not written by flowc", out);
+        diag_help(d, "choose another directory, or remove this one");
+        return;
+    }
+    const char *fresh = mem_printf("%s.new.%d", out, (int)getpid()), *old = mem_printf("%s.old.%d", out, (int)getpid());
+    if (mkdir(fresh, 0777)) {
+        fail("create", fresh);
+        return;
+    }
+    if (write_all(m, fresh, t)) {
+        bool had = !rename(out, old);
+        if (rename(fresh, out)) {
+            fail("create", out);
+            if (had && rename(old, out))
+                fail("restore", out);
+        } else if (had) {
+            remove_tree(old);
+        }
+    }
+    struct stat s;
+    if (!lstat(fresh, &s))
+        remove_tree(fresh);
 }

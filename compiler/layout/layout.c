@@ -111,11 +111,11 @@ static bool wants_plain(const struct work *w, const struct value *v)
     return false;
 }
 
-/* v gets a buffer of its own, dense in the best order of its dims. */
-static struct buffer *own(struct work *w, struct value *v, enum memory_class class)
+/* v gets a buffer of its own, dense in the best order of its dims, or in logical order where that is plain. */
+static struct buffer *own_as(struct work *w, struct value *v, enum memory_class class, bool plain)
 {
     int perm[MAX_DIM];
-    order_choose(v, w->readers, wants_plain(w, v), perm);
+    order_choose(v, w->readers, plain, perm);
     place_dense(w->p, v, perm);
     struct buffer *b = buffer_new(w, v, class);
     b->elements = 1;
@@ -123,6 +123,11 @@ static struct buffer *own(struct work *w, struct value *v, enum memory_class cla
         b->elements *= sym_max(w->p, v->place->extent[d]);
     enter(b, v);
     return b;
+}
+
+static struct buffer *own(struct work *w, struct value *v, enum memory_class class)
+{
+    return own_as(w, v, class, wants_plain(w, v));
 }
 
 static void place_param(struct work *w, struct value *v)
@@ -148,11 +153,11 @@ static void place_param(struct work *w, struct value *v)
 static bool may_take_over(const struct work *w, const struct value *v, const struct node *n)
 {
     const struct buffer *b = v->buffer;
-    if (b->persistent || !v->def || v->def->op == &op_input || v->region != n->region)
+    if (!b || b->persistent || !v->def || v->def->op == &op_input)
         return false;
     for (int i = 0; i < arrlen(b->values); i++) {
         const struct value *u = b->values[i];
-        if (!u->def || w->result[u->id] || u->region != n->region)
+        if (!u->def || w->result[u->id] || u->region != v->region)
             return false;
         for (int k = 0; k < arrlen(w->readers[u->id]); k++) {
             const struct node *r = w->readers[u->id][k];
@@ -199,15 +204,7 @@ static struct value *insert_copy(struct work *w, struct node *n, int at, struct 
         grown[i] = w->result[i];
     w->result = grown;
     arrput(w->readers[copy->id], n);
-    int perm[MAX_DIM];
-    for (int d = 0; d < v->ndim; d++)
-        perm[d] = d;
-    place_dense(w->p, copy, perm);
-    struct buffer *b = buffer_new(w, copy, MEM_LOCAL);
-    b->elements = 1;
-    for (int d = 0; d < v->ndim; d++)
-        b->elements *= sym_max(w->p, copy->place->extent[d]);
-    enter(b, copy);
+    own_as(w, copy, MEM_LOCAL, true);
     return copy;
 }
 
@@ -216,6 +213,22 @@ static enum memory_class class_of(const struct node *n)
     if (n->op == &op_box_accumulate)
         return MEM_GRAD;
     return n->op->flags & OP_BOXING ? MEM_COMM : MEM_LOCAL;
+}
+
+/* A number that only element-wise kernels read stands in their text and needs no memory. */
+static bool written_out(const struct work *w, const struct value *v)
+{
+    for (int i = 0; i < arrlen(w->readers[v->id]); i++)
+        if (!(w->readers[v->id][i]->op->flags & OP_ELEMENTWISE))
+            return false;
+    return !w->result[v->id];
+}
+
+/* One of several results, which nobody reads: its kernel is told not to make it. */
+static bool unwanted(const struct work *w, const struct node *n, const struct value *v)
+{
+    return arrlen(n->out) > 1 && n->op->call && !(n->op->flags & OP_CONTRACTION) && !arrlen(w->readers[v->id]) &&
+           !w->result[v->id];
 }
 
 static void place_region(struct work *w, struct region *r);
@@ -238,9 +251,17 @@ static void place_node(struct work *w, struct node *n)
             place_param(w, v);
         } else if (n->op == &op_constant) {
             v->stacked = false;
-            own(w, v, MEM_LOCAL)->constant = true;
-        } else if ((n->op->flags & OP_VIEW || n->op == &op_box_slice) && view_place(w->p, n, k)) {
-            enter(n->in[0]->buffer, v);
+            if (written_out(w, v))
+                place_dense(w->p, v, NULL);
+            else
+                own(w, v, MEM_LOCAL)->constant = true;
+        } else if (unwanted(w, n, v)) {
+            place_dense(w->p, v, (const int[MAX_DIM]){0, 1, 2, 3, 4, 5, 6, 7});
+        } else if (n->op->flags & OP_VIEW || n->op == &op_box_slice) {
+            if (view_place(w->p, n, k))
+                enter(n->in[0]->buffer, v);
+            else
+                own_as(w, v, MEM_LOCAL, true);
         } else if (n->op == &op_box_all_reduce && place_contiguous(n->in[k]) && may_take_over(w, n->in[k], n)) {
             share(v, n->in[k]);
             v->buffer->class = MEM_COMM;
@@ -265,6 +286,14 @@ static void place_region(struct work *w, struct region *r)
         }
         place_node(w, n);
     }
+}
+
+bool carry_through_out(const struct region *body, int k)
+{
+    for (int j = 0; j < arrlen(body->args); j++)
+        if (j != k && body->results[k]->buffer == body->args[j]->buffer)
+            return true;
+    return false;
 }
 
 /* Views of a value may need it stacked although only they are read elsewhere. */

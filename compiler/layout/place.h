@@ -44,6 +44,10 @@ bool view_place(struct physical *p, const struct node *n, int out);
  * must be contiguous in logical order. */
 void order_choose(const struct value *v, struct node ***readers, bool plain, int *perm);
 
+/* The result k of a body is (a view of) another value it carries: its buffer is written over while values are handed to
+ * the next block, so the result waits in out[k] of the repeat. */
+bool carry_through_out(const struct region *body, int k);
+
 /* Kernels that take plain pointers need contiguous operands and results; these take strides. */
 bool op_takes_strides(const struct op *op);
 #endif

@@ -1,0 +1,151 @@
+/* Boxing ops as calls of the runtime. Before a call that can wait, fl_at tells the watchdog where the program is. A
+ * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims. */
+#include "emitter.h"
+#include <string.h>
+
+static bool whole_stack(const struct node *n, const struct value *v)
+{
+    return v->region != n->region && v->buffer->depth;
+}
+
+static struct sym blocks(const struct node *n, const struct value *v)
+{
+    return sym_int(whole_stack(n, v) ? v->buffer->blocks : 1);
+}
+
+static void open_stack(struct emitter *e, const struct node *n, const struct value *v)
+{
+    if (!whole_stack(n, v))
+        return;
+    const char *s = "b1 = 0";
+    for (int d = 2; d <= v->buffer->depth; d++)
+        s = mem_printf("%s, b%d = 0", s, d);
+    plain(e, "{");
+    e->indent++;
+    plain(e, "const int %s;  /* all %lld blocks */", s, (long long)v->buffer->blocks);
+}
+
+static void close_stack(struct emitter *e, const struct node *n, const struct value *v)
+{
+    if (!whole_stack(n, v))
+        return;
+    e->indent--;
+    plain(e, "}");
+}
+
+static void at(struct emitter *e, const struct node *n, const struct value *v, const char *group)
+{
+    const char *what = mem_printf("%s%s%s%s %s", n->op->name + strlen("box_"), group ? "(" : "", group ? group : "",
+                                  group ? ")" : "", v->path ? v->path : "");
+    line(e, NULL, "fl_at(%s, %s);", c_string(n->span.file ? span_where(n->span) : ""), c_string(what));
+}
+
+static const char *kind(const struct node *n)
+{
+    static const char *const name[] = {"FL_SUM", "FL_MAX", "FL_MIN"};
+    return name[node_int(n, "reduce", REDUCE_SUM)];
+}
+
+static void all_reduce(struct emitter *e, const struct node *n, int k, const char *comm)
+{
+    const struct value *in = n->in[k], *out = n->out[k];
+    struct sym count = sym_mul(blocks(n, out), sym_range(out->place, 0, out->ndim));
+    if (in->buffer != out->buffer)
+        line(e, n, "fl_copy(%s, %s, %s, %d);", tensor_name(e, out), tensor_name(e, in), sym_text(count),
+             type_bytes[out->type]);
+    line(e, n, "fl_all_reduce%s(%s, %s, %s, %s);", out->type == TYPE_I32 ? "_i32" : "", comm, tensor_name(e, out),
+         sym_text(count), kind(n));
+}
+
+/* outer, n, inner of v around dim, as arguments */
+static const char *around(const struct node *n, const struct value *v, int dim)
+{
+    return mem_printf("%s, %s, %s", sym_text(sym_mul(blocks(n, v), sym_range(v->place, 0, dim))),
+                      sym_text(v->place->extent[dim]), sym_text(sym_range(v->place, dim + 1, v->ndim)));
+}
+
+static void all_to_all(struct emitter *e, const struct node *n, int k, const char *comm)
+{
+    const struct value *in = n->in[k], *out = n->out[k];
+    int from = (int)node_int(n, "dim", 0), to = (int)node_int(n, "dim_to", 0);
+    int a = from < to ? from : to, b = from < to ? to : from;
+    struct sym ea = a == from ? out->place->extent[a] : in->place->extent[a];
+    struct sym eb = b == from ? out->place->extent[b] : in->place->extent[b];
+    line(e, n, "fl_all_to_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
+         sym_text(sym_mul(blocks(n, in), sym_range(in->place, 0, a))), sym_text(ea),
+         sym_text(sym_range(in->place, a + 1, b)), sym_text(eb), sym_text(sym_range(in->place, b + 1, in->ndim)),
+         to == a ? "true" : "false", type_bytes[in->type]);
+}
+
+static void collective(struct emitter *e, const struct node *n)
+{
+    int index = (int)node_int(n, "comm", -1), dim = (int)node_int(n, "dim", 0);
+    const char *comm = mem_printf("run->comm[%d]", index);
+    at(e, n, n->in[0], e->p->comms[index].name);
+    for (int k = 0; k < arrlen(n->in); k++) {
+        const struct value *in = n->in[k], *out = n->out[k];
+        open_stack(e, n, in);
+        if (n->op == &op_box_all_gather)
+            line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
+                 around(n, out, dim), type_bytes[in->type]);
+        else if (n->op == &op_box_reduce_scatter)
+            line(e, n, "fl_reduce_scatter(%s, %s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in),
+                 around(n, in, dim), kind(n));
+        else if (n->op == &op_box_all_to_all)
+            all_to_all(e, n, k, comm);
+        else
+            all_reduce(e, n, k, comm);
+        close_stack(e, n, in);
+    }
+}
+
+/* Only the first rank of the axes keeps its values. */
+static void mask(struct emitter *e, const struct node *n)
+{
+    const struct value *in = n->in[0], *out = n->out[0];
+    const char *first = NULL, *count = sym_text(sym_range(out->place, 0, out->ndim));
+    int64_t axes = node_int(n, "axes", 0);
+    for (int a = 0; a < e->p->mesh->naxis; a++)
+        if (axes >> a & 1)
+            first = mem_printf("%s%srun->rank->coord[%d] == 0", first ? first : "", first ? " && " : "", a);
+    plain(e, "if (%s)", first ? first : "true");
+    e->indent++;
+    line(e, n, "fl_copy(%s, %s, %s, %d);", tensor_name(e, out), tensor_name(e, in), count, type_bytes[out->type]);
+    e->indent--;
+    plain(e, "else");
+    e->indent++;
+    int64_t reduce = node_int(n, "reduce", REDUCE_SUM);
+    if (reduce == REDUCE_SUM)
+        line(e, n, "fl_fill_bytes(%s, 0, (%s) * %d);", tensor_name(e, out), count, type_bytes[out->type]);
+    else
+        line(e, n, "fl_fill(%s, %sINFINITY, %s);", tensor_name(e, out), reduce == REDUCE_MAX ? "-" : "", count);
+    e->indent--;
+}
+
+bool emit_boxing(struct emitter *e, const struct node *n)
+{
+    if (!(n->op->flags & OP_BOXING))
+        return false;
+    const struct value *in = arrlen(n->in) ? n->in[0] : NULL, *out = arrlen(n->out) ? n->out[0] : NULL;
+    if (n->op == &op_box_slice) {
+        if (in->buffer != out->buffer)
+            BUG("box_slice of %%%d is no view", in->id);
+    } else if (n->op == &op_box_mask) {
+        mask(e, n);
+    } else if (n->op == &op_box_pad) {
+        emit_strided(e, n);
+    } else if (n->op == &op_box_accumulate) {
+        for (int k = 0; k < arrlen(n->in); k++)
+            line(e, n, "fl_accumulate(%s, %s, %s, mb == 0);", tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
+                 sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)));
+    } else if (n->op == &op_box_send || n->op == &op_box_recv) {
+        const struct value *v = in ? in : out;
+        const struct link *l = &e->p->links[node_int(n, "link", 0)];
+        at(e, n, v, mem_printf("%s stage %d", in ? "to" : "from", in ? l->to : l->from));
+        line(e, n, "%s(run->link[%d], %s, (%s) * %dL);", in ? "fl_send" : "fl_recv", (int)node_int(n, "link", 0),
+             tensor_name(e, v), sym_text(sym_range(v->place, 0, v->ndim)), type_bytes[v->type]);
+    } else {
+        collective(e, n);
+    }
+    return true;
+}

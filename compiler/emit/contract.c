@@ -1,0 +1,234 @@
+/* Contractions of two operands as GEMM calls. Each letter is a loop with a stride per tensor; loops of one kind (rows,
+ * columns, contracted, batch) merge where their strides do; one merged loop of each kind becomes a GEMM dim, the rest are
+ * batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest of
+ * kernel.c does it. */
+#include "nest.h"
+#include <string.h>
+
+enum kind { ROWS, COLUMNS, CONTRACTED, BATCH, KINDS };
+enum { C, A, B };                /* the tensors of a nest here */
+
+struct gemm {
+    struct sym m, n, k, lda, ldb, ldc;
+    bool ta, tb, swapped;        /* swapped: computes the transposed result from B and A */
+    int loop[3];                 /* which merged loop of each kind, or -1 */
+    double size;
+};
+
+static const char *operand(const char **spec)
+{
+    size_t n = strcspn(*spec, ",-");
+    const char *s = mem_printf("%.*s", (int)n, *spec);
+    *spec += n + ((*spec)[n] == ',');
+    return s;
+}
+
+/* Sorts the loops of a two-operand spec by kind; false when a letter is of no kind a GEMM knows. */
+static bool classify(const struct node *n, const char *const *letters, struct nest *kinds)
+{
+    const struct value *tensor[3] = {n->out[0], n->in[0], n->in[1]};
+    bool done[128] = {false};
+    for (int k = 0; k < KINDS; k++)
+        kinds[k].tensors = 3;
+    for (int t = 0; t < 3; t++)
+        for (int d = 0; letters[t][d]; d++) {
+            char c = letters[t][d];
+            if (done[(int)c])
+                continue;
+            done[(int)c] = true;
+            const char *at[3];
+            for (int u = 0; u < 3; u++) {
+                at[u] = strchr(letters[u], c);
+                if (at[u] && strchr(at[u] + 1, c))
+                    return false;                          /* a diagonal */
+            }
+            if (tensor[t]->dim[d]->size != tensor[t]->dim[d]->phys && !at[C] && !(at[A] && at[B]))
+                return false;
+            if (sym_is(tensor[t]->place->extent[d], 1))
+                continue;
+            if (!at[C] + !at[A] + !at[B] > 1)
+                return false;                              /* summed away in one operand alone */
+            enum kind kind = at[C] && at[A] && at[B] ? BATCH : !at[C] ? CONTRACTED : at[A] ? ROWS : COLUMNS;
+            struct nest *nest = &kinds[kind];
+            int i = nest->loops++;
+            nest->extent[i] = tensor[t]->place->extent[d];
+            for (int u = 0; u < 3; u++)
+                nest->stride[u][i] = at[u] ? tensor[u]->place->stride[at[u] - letters[u]] : sym_int(0);
+        }
+    return true;
+}
+
+/* One matrix of rows x columns with these strides: row-major (*transposed false) or column-major, with its leading
+ * dimension; a missing loop has extent 1. */
+static bool matrix(const struct physical *p, struct sym rows, struct sym columns, struct sym row, struct sym column,
+                   struct sym *lead, bool *transposed)
+{
+    bool one_row = sym_is(rows, 1), one_column = sym_is(columns, 1);
+    if ((sym_is(column, 1) || one_column) && (one_row || sym_max(p, row) >= sym_max(p, columns))) {
+        *transposed = false;
+        *lead = one_row ? columns : row;
+        return true;
+    }
+    if ((sym_is(row, 1) || one_row) && (one_column || sym_max(p, column) >= sym_max(p, rows))) {
+        *transposed = true;
+        *lead = one_column ? rows : column;
+        return true;
+    }
+    return false;
+}
+
+static struct sym extent_of(const struct nest *n, int loop)
+{
+    return loop < 0 ? sym_int(1) : n->extent[loop];
+}
+
+static struct sym stride_of(const struct nest *n, int tensor, int loop)
+{
+    return loop < 0 ? sym_int(0) : n->stride[tensor][loop];
+}
+
+static bool try(const struct physical *p, const struct nest *kinds, int m, int n, int k, struct gemm *g)
+{
+    struct sym em = extent_of(&kinds[ROWS], m), en = extent_of(&kinds[COLUMNS], n);
+    struct sym ek = extent_of(&kinds[CONTRACTED], k);
+    struct gemm r = {.m = em, .n = en, .k = ek, .loop = {m, n, k}};
+    if (!matrix(p, em, ek, stride_of(&kinds[ROWS], A, m), stride_of(&kinds[CONTRACTED], A, k), &r.lda, &r.ta) ||
+        !matrix(p, ek, en, stride_of(&kinds[CONTRACTED], B, k), stride_of(&kinds[COLUMNS], B, n), &r.ldb, &r.tb) ||
+        !matrix(p, em, en, stride_of(&kinds[ROWS], C, m), stride_of(&kinds[COLUMNS], C, n), &r.ldc, &r.swapped))
+        return false;
+    r.size = (double)sym_max(p, em) * (double)sym_max(p, en) * (double)sym_max(p, ek);
+    *g = r;
+    return true;
+}
+
+static bool choose(const struct physical *p, const struct nest *kinds, struct gemm *best)
+{
+    best->size = -1;
+    for (int m = -1; m < kinds[ROWS].loops; m++)
+        for (int n = -1; n < kinds[COLUMNS].loops; n++)
+            for (int k = -1; k < kinds[CONTRACTED].loops; k++) {
+                struct gemm g;
+                if (try(p, kinds, m, n, k, &g) && g.size > best->size)
+                    *best = g;
+            }
+    return best->size >= 0;
+}
+
+/* The loops that are left: kind by kind, batches first, then those that add up. */
+static void rest(const struct nest *kinds, const struct gemm *g, struct nest *batch, struct nest *sum)
+{
+    batch->tensors = sum->tensors = 3;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int i = 0; i < kinds[kind].loops; i++) {
+            if (kind < BATCH && g->loop[kind] == i)
+                continue;
+            struct nest *to = kind == CONTRACTED ? sum : batch;
+            to->extent[to->loops] = kinds[kind].extent[i];
+            for (int t = 0; t < 3; t++)
+                to->stride[t][to->loops] = kinds[kind].stride[t][i];
+            to->loops++;
+        }
+}
+
+/* "x + e0 * 64 + e1 * 8" */
+static const char *moved(const char *name, const struct nest *loops, int tensor, int from, char var)
+{
+    const char *s = name;
+    for (int i = from; i < loops->loops; i++)
+        if (!sym_is(loops->stride[tensor][i], 0))
+            s = mem_printf("%s + %c%d * %s", s, var, i, sym_text(loops->stride[tensor][i]));
+    return s;
+}
+
+static const char *list(const struct sym *s, int count)
+{
+    const char *text = "";
+    for (int i = 0; i < count; i++)
+        text = mem_printf("%s%s%s", text, i ? ", " : "", sym_text(s[i]));
+    return text;
+}
+
+static void emit_gemm(struct emitter *e, const struct node *n, const struct nest *kinds, const struct gemm *g)
+{
+    enum { BATCHES = 3 };
+    struct nest batch = {0}, sum = {0};
+    rest(kinds, g, &batch, &sum);
+    nest_sort(e->p, &batch, C);
+    nest_merge(&batch);
+    int first = batch.loops > BATCHES ? batch.loops - BATCHES : 0, depth = 0;
+    for (int i = 0; i < first; i++, e->indent++, depth++)
+        plain(e, "for (int64_t e%d = 0; e%d < %s; e%d++)", i, i, sym_text(batch.extent[i]), i);
+    const char *again = NULL;
+    for (int i = 0; i < sum.loops; i++, e->indent++, depth++) {
+        plain(e, "for (int64_t s%d = 0; s%d < %s; s%d++)", i, i, sym_text(sum.extent[i]), i);
+        again = again ? mem_printf("%s || s%d", again, i) : mem_printf("s%d", i);
+    }
+    const char *name[3] = {tensor_name(e, n->out[0]), tensor_name(e, n->in[0]), tensor_name(e, n->in[1])};
+    for (int t = 0; t < 3; t++) {
+        struct nest outer = batch;
+        outer.loops = first;
+        name[t] = moved(moved(name[t], &outer, t, 0, 'e'), &sum, t, 0, 's');
+    }
+    int count = batch.loops - first, x = g->swapped ? B : A, y = g->swapped ? A : B;
+    const char *batches = "";
+    if (count)
+        batches = mem_printf(", .nbatch = %d, .batch = {%s}, .sa = {%s}, .sb = {%s}, .sc = {%s}", count,
+                             list(batch.extent + first, count), list(batch.stride[x] + first, count),
+                             list(batch.stride[y] + first, count), list(batch.stride[C] + first, count));
+    struct sym m = g->swapped ? g->n : g->m, columns = g->swapped ? g->m : g->n;
+    const char *trans = mem_printf("%s%s", (g->swapped ? !g->tb : g->ta) ? ".ta = true, " : "",
+                                   (g->swapped ? !g->ta : g->tb) ? ".tb = true, " : "");
+    const char *beta = again ? mem_printf(", .beta = %s ? 1.0f : 0.0f", again) : "";
+    line(e, n, "fl_gemm(%s, %s, %s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, .ldc = %s, "
+         ".alpha = 1.0f%s%s));", name[C], name[x], name[y], sym_text(m), sym_text(columns), sym_text(g->k), trans,
+         sym_text(g->swapped ? g->ldb : g->lda), sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta,
+         batches);
+    e->indent -= depth;
+}
+
+void emit_einsum(struct emitter *e, const struct node *n)
+{
+    const char *spec = node_str(n, "spec"), **letters = NEW_ARRAY(const char *, arrlen(n->in) + 1);
+    letters[0] = strstr(spec, "->") + 2;
+    for (int k = 0; k < arrlen(n->in); k++)
+        letters[k + 1] = operand(&spec);
+    struct nest *kinds = NEW_ARRAY(struct nest, KINDS);
+    struct gemm g;
+    if (arrlen(n->in) != 2 || n->out[0]->type != TYPE_F32 || !classify(n, letters, kinds)) {
+        emit_product(e, n, letters);
+        return;
+    }
+    static const int by[KINDS] = {[ROWS] = C, [COLUMNS] = C, [CONTRACTED] = A, [BATCH] = C};
+    for (int k = 0; k < KINDS; k++) {
+        nest_sort(e->p, &kinds[k], by[k]);
+        nest_merge(&kinds[k]);
+    }
+    if (choose(e->p, kinds, &g))
+        emit_gemm(e, n, kinds, &g);
+    else
+        emit_product(e, n, letters);
+}
+
+/* sum over axes is a product of one operand; dense operands whose result keeps their order go to the reduction kernel. */
+void emit_sum(struct emitter *e, const struct node *n)
+{
+    const struct value *x = n->in[0];
+    if (place_contiguous(x) && place_contiguous(n->out[0])) {
+        emit_call(e, n);
+        return;
+    }
+    char in[MAX_DIM + 1] = "", out[2 * MAX_DIM + 1] = "";
+    const struct attr *a = node_attr(n, "axes");
+    unsigned axes = a && arrlen(a->ints) ? 0 : (1u << x->ndim) - 1;
+    for (int i = 0; a && i < arrlen(a->ints); i++)
+        axes |= 1u << a->ints[i];
+    int count = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        in[d] = (char)('a' + d);
+        if (!(axes >> d & 1))
+            out[count++] = in[d];
+        else if (node_int(n, "keep", 0))
+            out[count++] = (char)('A' + d);
+    }
+    emit_product(e, n, (const char *const[]){out, in});
+}

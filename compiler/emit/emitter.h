@@ -1,0 +1,64 @@
+/* What the files of emit share. A stage's text is made in three streams that are joined at the end: tensor macros,
+ * kernels, functions. Inside a function the text may name
+ *     run, arena, k       the running program, the arena, the rank's constants
+ *     mb                  the running micro-batch (0 in phases that run once)
+ *     b1, b2 ..           the block of each repeat around, counted from the stage's first
+ * and tensor macros pick these up from the scope in which they are used. */
+#ifndef FLOWC_EMIT_EMITTER_H
+#define FLOWC_EMIT_EMITTER_H
+#include "../layout/place.h"
+#include "../op.h"
+#include "../passes.h"
+
+struct emitter {
+    struct module *m;
+    struct physical *p;
+    struct stage *s;
+    FILE *tensors, *kernels, *functions;
+    bool *named, *named_next;    /* by value id: has its macro */
+    enum entry entry;
+    enum phase phase;
+    int indent;
+    int nkernel;
+};
+
+/* names.c: text from the source that can never break out of what it is put in */
+const char *c_name(const struct value *v);                     /* "h_attn_y_41" */
+const char *c_string(const char *s);                           /* quoted; NULL when s is NULL */
+const char *c_comment(const char *s);                          /* for use inside a comment */
+
+/* tensor.c */
+const char *tensor_name(struct emitter *e, const struct value *v);            /* defines its macro at first use */
+const char *tensor_next(struct emitter *e, const struct value *v, int step);  /* the same of block b + step */
+bool in_memory(const struct value *v);                         /* false: a number written where it is read */
+struct sym block_elements(const struct buffer *b);             /* from one block to the next */
+
+/* line.c: one call a line, tagged with its source line */
+void line(struct emitter *e, const struct node *n, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void plain(struct emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void copy_line(struct emitter *e, const struct node *n, const char *to, const struct value *like, const char *from,
+               const struct value *source);
+
+/* kernel.c, contract.c, reduce.c, call.c, comm.c */
+void emit_elementwise(struct emitter *e, const struct node *n);
+void emit_product(struct emitter *e, const struct node *n, const char *const *letters);   /* any strides, one loop nest */
+void emit_einsum(struct emitter *e, const struct node *n);
+void emit_sum(struct emitter *e, const struct node *n);
+void emit_call(struct emitter *e, const struct node *n);
+bool emit_boxing(struct emitter *e, const struct node *n);     /* true: n was a boxing op */
+bool emit_strided(struct emitter *e, const struct node *n);    /* stack, concat, slice_grad, copies of views */
+
+/* class.c, step.c */
+void emit_phases(struct emitter *e);                           /* a function per phase of every entry */
+void emit_steps(struct emitter *e);                            /* a function per entry: one whole step */
+void emit_class(struct module *m, int stage, FILE *to);
+
+/* program.c, rank.c, plan_json.c */
+void emit_program(struct module *m, FILE *to);
+void emit_class_table(struct module *m, struct stage *s, FILE *to);
+void emit_rank(struct module *m, int rank, FILE *to);
+void emit_ranks(struct module *m, FILE *to);
+void emit_plan_json(struct module *m, FILE *to);
+int output_index(const struct module *m, enum entry entry, const char *name);   /* in fl_program.output */
+int input_index(const struct module *m, enum entry entry, const char *name);
+#endif

@@ -1,0 +1,232 @@
+/* Kernels emitted from expressions: element-wise nodes and fused chains (one loop nest in the order of the result's
+ * memory), and products with sums over strided operands (the general contraction, for what no GEMM says). One text
+ * serves both targets: FL_FOR1 and FL_FOR2 are loops on a processor and a grid on a GPU. */
+#include "nest.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *number_text(double v);
+
+/* A number as a float constant of C, exactly. */
+const char *number_text(double v)
+{
+    if (isinf(v))
+        return v > 0 ? "INFINITY" : "-INFINITY";
+    if (isnan(v))
+        return "NAN";
+    const char *s = mem_printf("%.9g", v);
+    return mem_printf("%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
+}
+
+/* " + i0 * 64 + i1" for the given loops; loop variables are var[0]... */
+static const char *index_text(const struct nest *n, int tensor, const char *const *var, int from, int to)
+{
+    const char *s = NULL;
+    for (int i = from; i < to; i++) {
+        struct sym stride = n->stride[tensor][i];
+        if (sym_is(stride, 0))
+            continue;
+        const char *term = sym_is(stride, 1) ? var[i] : mem_printf("%s * %s", var[i], kernel_text(sym_text(stride)));
+        s = s ? mem_printf("%s + %s", s, term) : term;
+    }
+    return s ? s : "0";
+}
+
+/* Opens the loops [0, count) of the nest and says how each loop's variable is written. */
+static void open_loops(FILE *to, const struct nest *n, int count, const char **var)
+{
+    struct sym rows = sym_int(1);
+    for (int i = 0; i + 1 < count; i++)
+        rows = sym_mul(rows, n->extent[i]);
+    if (count <= 1) {
+        fprintf(to, "    FL_FOR1(i, %s) {\n", count ? kernel_text(sym_text(n->extent[0])) : "1");
+        var[0] = "i";
+        return;
+    }
+    fprintf(to, "    FL_FOR2(r, %s, i, %s) {\n", kernel_text(sym_text(rows)),
+            kernel_text(sym_text(n->extent[count - 1])));
+    var[count - 1] = "i";
+    if (count == 2) {
+        var[0] = "r";
+        return;
+    }
+    struct sym below = sym_int(1);
+    for (int d = count - 2; d >= 0; d--) {
+        const char *part = sym_is(below, 1) ? "r" : mem_printf("r / (%s)", kernel_text(sym_text(below)));
+        var[d] = mem_printf("i%d", d);
+        if (d)
+            fprintf(to, "        const int64_t i%d = %s %% (%s);\n", d, part, kernel_text(sym_text(n->extent[d])));
+        else
+            fprintf(to, "        const int64_t i0 = %s;\n", part);
+        below = sym_mul(below, n->extent[d]);
+    }
+}
+
+/* Strides of v over the loops of `like`'s dims, by trailing broadcast. */
+static void add_broadcast(struct nest *nest, const struct value *v, const struct value *like)
+{
+    int t = nest->tensors++;
+    for (int d = 0; d < like->ndim; d++) {
+        int own = d - (like->ndim - v->ndim);
+        bool stretched = own < 0 || (sym_is(v->place->extent[own], 1) && !sym_is(like->place->extent[d], 1));
+        nest->stride[t][d] = stretched ? sym_int(0) : v->place->stride[own];
+    }
+}
+
+static const char *parameters(struct emitter *e, unsigned long long constants, const char **arguments)
+{
+    const char *s = "";
+    *arguments = "";
+    for (int i = 0; i < 64; i++)
+        if (constants >> i & 1) {
+            s = mem_printf("%sint64_t k%d, ", s, i);
+            *arguments = mem_printf("%sk[%d], ", *arguments, i);
+        }
+    return s;
+}
+
+/* The expression with %0, %1 .. replaced by loads or numbers; a constant operand is written out. */
+static const char *expand(const struct node *n, const char *expr, const char *const *load)
+{
+    const char *s = "";
+    for (const char *at = expr; *at; at++) {
+        if (*at != '%' || at[1] < '0' || at[1] > '9') {
+            s = mem_printf("%s%c", s, *at);
+            continue;
+        }
+        int k = 0;
+        while (at[1] >= '0' && at[1] <= '9')
+            k = 10 * k + *++at - '0';
+        s = mem_printf("%s%s", s, load[k]);
+    }
+    return s;
+}
+
+void emit_elementwise(struct emitter *e, const struct node *n)
+{
+    const struct value *out = n->out[0];
+    int nin = (int)arrlen(n->in), nout = (int)arrlen(n->out);
+    struct nest *nest = NEW(struct nest);
+    nest->loops = out->ndim;
+    for (int d = 0; d < out->ndim; d++)
+        nest->extent[d] = out->place->extent[d];
+    if (nin + nout > NEST_TENSORS)
+        BUG("a kernel of %d tensors", nin + nout);
+    for (int k = 0; k < nout; k++)
+        add_broadcast(nest, n->out[k], out);
+    for (int k = 0; k < nin; k++)
+        add_broadcast(nest, n->in[k], out);
+    nest_sort(e->p, nest, 0);
+    nest_merge(nest);
+    const char *var[NEST_LOOPS] = {"0"}, **load = NEW_ARRAY(const char *, nin + 1), *constants;
+    const char *values = parameters(e, kernel_constants(nest), &constants);
+    const char *args = "", *pass = "", *name = mem_printf("%s_%d", n->op->name, n->id);
+    for (int k = 0; k < nout; k++) {
+        args = mem_printf("%s%s%s *__restrict__ o%d", args, k ? ", " : "", type_c[n->out[k]->type], k);
+        pass = mem_printf("%s%s%s", pass, k ? ", " : "", tensor_name(e, n->out[k]));
+    }
+    for (int k = 0; k < nin; k++) {
+        if (!in_memory(n->in[k]))
+            continue;
+        args = mem_printf("%s, const %s *__restrict__ a%d", args, type_c[n->in[k]->type], k);
+        pass = mem_printf("%s, %s", pass, tensor_name(e, n->in[k]));
+    }
+    FILE *to = e->kernels;
+    fprintf(to, "/* %s : %s", n->op->name, c_comment(value_type_text(out, e->p->mesh)));
+    if (n->span.file)
+        fprintf(to, "  %s", c_comment(span_where(n->span)));
+    fprintf(to, " */\nFL_KERNEL %s(FL_PARAMS %s%s)\n{\n", name, values, args);
+    open_loops(to, nest, nest->loops, var);
+    for (int k = 0; k < nin; k++)
+        load[k] = in_memory(n->in[k])
+                      ? mem_printf("a%d[%s]", k, index_text(nest, nout + k, var, 0, nest->loops))
+                      : mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
+    for (int k = 0; k < nout; k++) {
+        const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
+        fprintf(to, "        o%d[%s] = (%s)(%s);\n", k, index_text(nest, k, var, 0, nest->loops),
+                type_c[n->out[k]->type], expand(n, expr ? expr : n->op->expr, load));
+    }
+    fputs("    }\n}\n\n", to);
+    line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name, sym_text(sym_range(out->place, 0, out->ndim)), constants, pass);
+}
+
+static bool seen(const struct nest *n, const char *letters, char c, int *at)
+{
+    for (int i = 0; i < n->loops; i++)
+        if (letters[i] == c) {
+            *at = i;
+            return true;
+        }
+    return false;
+}
+
+static struct sym sum_of(struct sym a, struct sym b)
+{
+    if (sym_is(a, 0))
+        return b;
+    if (a.n != b.n || memcmp(a.k, b.k, sizeof *a.k * (size_t)a.n))
+        BUG("a diagonal of a tensor whose strides differ between ranks");
+    a.c += b.c;
+    return a;
+}
+
+/* letters[0] names the dims of the result, letters[1 + k] those of operand k. Loops of the result come first. */
+void emit_product(struct emitter *e, const struct node *n, const char *const *letters)
+{
+    struct nest *out = NEW(struct nest), *sum = NEW(struct nest);
+    char outer[NEST_LOOPS + 1] = "", inner[NEST_LOOPS + 1] = "";
+    int nin = (int)arrlen(n->in), at;
+    const char *limit[NEST_LOOPS] = {NULL};
+    out->tensors = sum->tensors = nin + 1;
+    for (int t = 0; t <= nin; t++) {
+        const struct value *v = t ? n->in[t - 1] : n->out[0];
+        for (int d = 0; letters[t][d]; d++) {
+            struct nest *in = !t || seen(out, outer, letters[t][d], &at) ? out : sum;
+            char *known = in == out ? outer : inner;
+            if (!seen(in, known, letters[t][d], &at)) {
+                at = in->loops++;
+                known[at] = letters[t][d];
+                in->extent[at] = v->place->extent[d];
+                /* padding takes no part in a sum */
+                if (in == sum && v->dim[d]->size != v->dim[d]->phys)
+                    limit[at] = mem_printf("%lld - (%s)", (long long)v->dim[d]->size,
+                                           sym_text(sym_base(e->p, v, d)));
+            }
+            in->stride[t][at] = sum_of(in->stride[t][at], v->place->stride[d]);
+        }
+    }
+    nest_sort(e->p, out, 0);
+    nest_merge(out);
+    const char *var[NEST_LOOPS] = {"0"}, *inner_var[NEST_LOOPS], *constants;
+    unsigned long long bits = kernel_constants(out) | kernel_constants(sum);
+    for (int i = 0; i < sum->loops; i++)
+        for (const char *c = limit[i] ? strchr(limit[i], '[') : NULL; c; c = strchr(c + 1, '['))
+            bits |= 1ull << atoi(c + 1);
+    const char *values = parameters(e, bits, &constants), *name = mem_printf("%s_%d", n->op->name, n->id);
+    const char *args = mem_printf("%s *__restrict__ o", type_c[n->out[0]->type]), *pass = tensor_name(e, n->out[0]);
+    for (int k = 0; k < nin; k++) {
+        args = mem_printf("%s, const %s *__restrict__ a%d", args, type_c[n->in[k]->type], k);
+        pass = mem_printf("%s, %s", pass, tensor_name(e, n->in[k]));
+    }
+    FILE *to = e->kernels;
+    fprintf(to, "/* %s : %s */\nFL_KERNEL %s(FL_PARAMS %s%s)\n{\n", n->op->name,
+            c_comment(value_type_text(n->out[0], e->p->mesh)), name, values, args);
+    open_loops(to, out, out->loops, var);
+    fputs("        float sum = 0;\n", to);
+    for (int i = 0; i < sum->loops; i++) {
+        inner_var[i] = mem_printf("j%d", i);
+        const char *extent = kernel_text(sym_text(sum->extent[i]));
+        fprintf(to, "        for (int64_t j%d = 0; j%d < %s", i, i, extent);
+        if (limit[i])
+            fprintf(to, " && j%d < %s", i, kernel_text(limit[i]));
+        fprintf(to, "; j%d++)\n", i);
+    }
+    fprintf(to, "            sum += ");
+    for (int k = 0; k < nin; k++)
+        fprintf(to, "%sa%d[%s + %s]", k ? " * " : "", k, index_text(out, k + 1, var, 0, out->loops),
+                index_text(sum, k + 1, inner_var, 0, sum->loops));
+    fprintf(to, ";\n        o[%s] = sum;\n    }\n}\n\n", index_text(out, 0, var, 0, out->loops));
+    line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name,
+         sym_text(sym_range(n->out[0]->place, 0, n->out[0]->ndim)), constants, pass);
+}

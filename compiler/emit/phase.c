@@ -1,0 +1,146 @@
+/* A function per phase of each entry: the nodes of its region in order, repeats as loops. */
+#include "call.h"
+#include "emitter.h"
+
+static void emit_region(struct emitter *e, struct region *r);
+
+/* Block by block into the list of squares: a stack of scalars is contiguous, so each operand is one copy. */
+static void partials(struct emitter *e, const struct node *n)
+{
+    const struct value *out = n->out[0];
+    const int64_t *entry = node_ints(n, "entry");
+    int64_t next = 0;
+    line(e, n, "fl_fill(%s, 0.0f, %s);", tensor_name(e, out), sym_text(out->place->extent[0]));
+    plain(e, "{");
+    e->indent++;
+    int depth = 0;
+    for (int k = 0; k < arrlen(n->in); k++)
+        depth = n->in[k]->buffer->depth > depth ? n->in[k]->buffer->depth : depth;
+    for (int d = 1; d <= depth; d++)
+        plain(e, "const int b%d = 0;", d);
+    for (int k = 0; k < arrlen(n->in); k++) {
+        const struct value *v = n->in[k];
+        line(e, v->def, "fl_copy(%s + %lld, %s, %lld, 4);", tensor_name(e, out), (long long)(entry ? entry[k] : next),
+             tensor_name(e, v), (long long)v->buffer->blocks);
+        next += v->buffer->blocks;
+    }
+    e->indent--;
+    plain(e, "}");
+}
+
+/* Values carried to the next block go where its body looks for them; after the last block they are the results. */
+static void carry(struct emitter *e, const struct node *n, const char *more, int step)
+{
+    const struct region *body = n->body;
+    for (int k = 0; k < arrlen(body->args); k++) {
+        bool through = carry_through_out(body, k);
+        if (!through)
+            plain(e, "if (!(%s))", more);
+        e->indent += !through;
+        copy_line(e, n, tensor_name(e, n->out[k]), n->out[k], tensor_name(e, body->results[k]), body->results[k]);
+        e->indent -= !through;
+    }
+    for (int k = 0; k < arrlen(body->args); k++) {
+        const struct value *arg = body->args[k], *result = carry_through_out(body, k) ? n->out[k] : body->results[k];
+        if (result == arg && !arg->buffer->depth)
+            continue;
+        plain(e, "if (%s)", more);
+        e->indent++;
+        copy_line(e, n, tensor_next(e, arg, step), arg, tensor_name(e, result), result);
+        e->indent--;
+    }
+}
+
+static void emit_repeat(struct emitter *e, const struct node *n)
+{
+    const struct region *body = n->body;
+    int depth = region_depth(body);
+    const char *b = mem_printf("b%d", depth), *more = mem_printf("b%d %s", depth, body->reverse ? "> 0" : "");
+    if (!body->reverse)
+        more = mem_printf("%s + 1 < %lld", b, (long long)body->count);
+    long long first = body->reverse ? (long long)body->count - 1 : 0;
+    if (arrlen(body->args)) {
+        plain(e, "{");
+        e->indent++;
+        plain(e, "const int %s = %lld;", b, first);
+        for (int k = 0; k < arrlen(body->args); k++)
+            copy_line(e, n, tensor_name(e, body->args[k]), body->args[k], tensor_name(e, n->in[k]), n->in[k]);
+        e->indent--;
+        plain(e, "}");
+    }
+    if (body->reverse)
+        plain(e, "for (int %s = %lld; %s >= 0; %s--) {", b, first, b, b);
+    else
+        plain(e, "for (int %s = 0; %s < %lld; %s++) {", b, b, (long long)body->count, b);
+    e->indent++;
+    if (body->index)
+        line(e, n, "fl_positions(%s, %s, 1);", tensor_name(e, body->index), block_number(body));
+    emit_region(e, n->body);
+    carry(e, n, more, body->reverse ? -1 : 1);
+    e->indent--;
+    plain(e, "}");
+}
+
+static void emit_node(struct emitter *e, const struct node *n)
+{
+    if (n->op == &op_repeat)
+        emit_repeat(e, n);
+    else if (n->op == &op_param)
+        return;
+    else if (n->op == &op_input)
+        line(e, n, "fl_read_input(run, %d, mb, %s);", input_index(e->m, e->entry, node_str(n, "name")),
+             tensor_name(e, n->out[0]));
+    else if (n->op == &op_output)
+        line(e, n, "fl_write_output(run, %d, mb, %s);", output_index(e->m, e->entry, node_str(n, "name")),
+             tensor_name(e, n->in[0]));
+    else if (n->op == &op_constant) {
+        if (in_memory(n->out[0]))
+            line(e, n, "fl_fill(%s, %s, 1);", tensor_name(e, n->out[0]), number_text(node_num(n, "value", 0)));
+    } else if (n->op == &op_norm_partials)
+        partials(e, n);
+    else if (n->op == &op_einsum)
+        emit_einsum(e, n);
+    else if (n->op == &op_sum)
+        emit_sum(e, n);
+    else if (n->op->flags & OP_ELEMENTWISE)
+        emit_elementwise(e, n);
+    else if (!emit_boxing(e, n) && !emit_strided(e, n))
+        emit_call(e, n);
+}
+
+static void emit_region(struct emitter *e, struct region *r)
+{
+    const char *path = NULL;
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        if (n->path && n->path != path && n->op != &op_param && n->op != &op_constant) {
+            path = n->path;
+            if (*path)
+                plain(e, "/* %s */", c_comment(path));
+        }
+        emit_node(e, n);
+    }
+}
+
+void emit_phases(struct emitter *e)
+{
+    for (int entry = 0; entry < ENTRIES; entry++)
+        for (int f = 0; f < PHASES; f++) {
+            struct region *r = e->s->phase[entry][f];
+            if (!r)
+                continue;
+            e->entry = (enum entry)entry;
+            e->phase = (enum phase)f;
+            bool each = phase_per_microbatch(e->phase);
+            fprintf(e->functions, "static void %s_%s(struct fl_run *run%s)\n{\n", entry_name[entry], phase_name[f],
+                    each ? ", int mb" : "");
+            e->indent = 1;
+            plain(e, "char *const arena = run->arena;");
+            plain(e, "const int64_t *const k = run->rank->constant;");
+            if (!each)
+                plain(e, "const int mb = 0;");
+            plain(e, "(void)arena, (void)k, (void)mb;");
+            emit_region(e, r);
+            fputs("}\n\n", e->functions);
+        }
+}

@@ -1,0 +1,273 @@
+/* The tables of a program: what is common to all ranks, and each class's parameters. */
+#include "call.h"
+#include "emitter.h"
+#include <string.h>
+
+/* "{.path = .., .type = FL_F32, .ndim = 2, .dim = {{size, phys, nsplit, {axes}}, ..}}", splits major to minor. */
+static const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim,
+                               struct dim *const *dim, const struct layout *lay)
+{
+    static const char *const types[TYPES] = {
+#define TYPE(id, name, bytes, c) "FL_" #id,
+#include "../types.def"
+#undef TYPE
+    };
+    const char *s = mem_printf("{%s, %s, %d, {", c_string(path), types[type], ndim);
+    for (int d = 0; d < ndim; d++) {
+        const char *axes = "";
+        int count = 0;
+        for (int order = 0; order < MAX_AXIS; order++)
+            for (int a = 0; a < mesh->naxis; a++)
+                if (lay->ax[a].kind == SBP_S && lay->ax[a].dim == d && lay->ax[a].order == order &&
+                    mesh->axis[a].size > 1)
+                    axes = mem_printf("%s%s%d", axes, count++ ? ", " : "", a);
+        s = mem_printf("%s%s{%lld, %lld, %d, {%s}}", s, d ? ", " : "", (long long)dim[d]->size, (long long)dim[d]->phys,
+                       count, count ? axes : "0");
+    }
+    return mem_printf("%s}}", ndim ? s : mem_printf("%s{0}", s));
+}
+
+struct item { enum entry entry; const char *name; struct value *value; };
+
+static void find(struct region *r, const struct op *op, enum entry entry, struct item **list)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        if (n->body)
+            find(n->body, op, entry, list);
+        if (n->op != op)
+            continue;
+        const char *name = node_str(n, "name");
+        bool known = false;
+        for (int k = 0; k < arrlen(*list); k++)
+            known |= (*list)[k].entry == entry && !strcmp((*list)[k].name, name);
+        if (!known)
+            arrput(*list, ((struct item){entry, name, op == &op_input ? n->out[0] : n->in[0]}));
+    }
+}
+
+/* Inputs or outputs of all entries, as the stage programs have them; a value on several stages is listed once. */
+static struct item *items(const struct module *m, const struct op *op)
+{
+    const struct physical *p = m->physical;
+    struct item *list = NULL;
+    for (int e = 0; e < ENTRIES; e++)
+        for (int s = 0; s < p->nstage; s++)
+            for (int f = 0; f < PHASES; f++)
+                if (p->stages[s].phase[e][f])
+                    find(p->stages[s].phase[e][f], op, (enum entry)e, &list);
+    return list;
+}
+
+static int index_in(const struct module *m, const struct op *op, enum entry entry, const char *name)
+{
+    struct item *list = items(m, op);
+    for (int i = 0; i < arrlen(list); i++)
+        if (list[i].entry == entry && !strcmp(list[i].name, name))
+            return i;
+    BUG("no table entry for '%s'", name);
+}
+
+int output_index(const struct module *m, enum entry entry, const char *name)
+{
+    return index_in(m, &op_output, entry, name);
+}
+
+int input_index(const struct module *m, enum entry entry, const char *name)
+{
+    return index_in(m, &op_input, entry, name);
+}
+
+static const char *entry_text(enum entry e)
+{
+    static const char *const name[ENTRIES] = {"FL_TRAIN", "FL_EVALUATE", "FL_SAMPLE"};
+    return name[e];
+}
+
+/* Data bindings: those of train, then those of evaluate, which reads like train when it has none of its own. */
+struct bound { enum entry entry; const struct data_binding *data; };
+static struct bound *bindings(const struct module *m)
+{
+    struct bound *list = NULL;
+    for (int i = 0; i < arrlen(m->train.data); i++)
+        arrput(list, ((struct bound){ENTRY_TRAIN, &m->train.data[i]}));
+    struct data_binding *own = arrlen(m->evaluate.data) ? m->evaluate.data : m->train.data;
+    for (int i = 0; i < arrlen(own) && m->graph[ENTRY_EVALUATE]; i++)
+        arrput(list, ((struct bound){ENTRY_EVALUATE, &own[i]}));
+    return list;
+}
+
+/* Rows of the table that an input's ids are looked up in: the ids must be below. */
+static int64_t vocabulary(struct region *r, const char *input)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        int64_t found = n->body ? vocabulary(n->body, input) : 0;
+        if (n->op == &op_embedding && n->in[0]->def && n->in[0]->def->op == &op_input &&
+            !strcmp(node_str(n->in[0]->def, "name"), input))
+            found = n->in[1]->dim[0]->size;
+        if (found)
+            return found;
+    }
+    return 0;
+}
+
+static void emit_inputs(struct module *m, FILE *to)
+{
+    struct item *list = items(m, &op_input);
+    struct bound *data = bindings(m);
+    fputs("static const struct fl_input inputs[] = {\n", to);
+    for (int i = 0; i < arrlen(list); i++) {
+        int binding = -1, part = 0;
+        for (int b = 0; b < arrlen(data) && list[i].entry != ENTRY_SAMPLE; b++)
+            for (int k = 0; k < data[b].data->ninput; k++)
+                if (data[b].entry == list[i].entry && !strcmp(data[b].data->inputs[k], list[i].name)) {
+                    binding = b;
+                    part = k;
+                }
+        const struct value *v = list[i].value;
+        fprintf(to, "    {%s, %s, %s, %d, %d},\n", entry_text(list[i].entry), c_string(list[i].name),
+                tensor_text(m->physical->mesh, list[i].name, v->type, v->ndim, v->dim, &v->lay), binding, part);
+    }
+    fprintf(to, "    {FL_TRAIN, NULL, {NULL, FL_F32, 0, {{0}}}, -1, 0},\n};\nstatic const struct fl_data data[] = {\n");
+    for (int b = 0; b < arrlen(data); b++) {
+        const struct data_binding *d = data[b].data;
+        int64_t ids = 0;
+        for (int k = 0; k < d->ninput && !ids; k++)
+            ids = vocabulary(m->graph[data[b].entry]->root, d->inputs[k]);
+        fprintf(to, "    {%s, %s, %s, %s, %lld, %s},\n", entry_text(data[b].entry), c_string(d->reader),
+                c_string(d->file), c_string(d->element), (long long)ids, c_string(span_where(d->span)));
+    }
+    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL},\n};\n");
+    list = items(m, &op_output);
+    fputs("static const struct fl_output_spec outputs[] = {\n", to);
+    for (int i = 0; i < arrlen(list); i++) {
+        const struct value *v = list[i].value;
+        fprintf(to, "    {%s, %s, %s},\n", entry_text(list[i].entry), c_string(list[i].name),
+                tensor_text(m->physical->mesh, list[i].name, v->type, v->ndim, v->dim, &v->lay));
+    }
+    fprintf(to, "    {FL_TRAIN, NULL, {NULL, FL_F32, 0, {{0}}}},\n};\n");
+}
+
+static void emit_comms(const struct physical *p, FILE *to)
+{
+    fputs("static const struct fl_comm_spec comms[] = {\n", to);
+    for (int i = 0; i < arrlen(p->comms); i++) {
+        const struct comm *c = &p->comms[i];
+        fprintf(to, "    {%s, %uu, %d, {", c_string(c->name), c->axes, (int)arrlen(c->stages));
+        for (int s = 0; s < arrlen(c->stages); s++)
+            fprintf(to, "%s%d", s ? ", " : "", c->stages[s]);
+        fprintf(to, "%s}},\n", arrlen(c->stages) ? "" : "0");
+    }
+    fputs("    {NULL, 0u, 0, {0}},\n};\nstatic const struct fl_link_spec links[] = {\n", to);
+    for (int i = 0; i < arrlen(p->links); i++) {
+        const struct link *l = &p->links[i];
+        fprintf(to, "    {%s, %d, %d, %lld, %d},\n", c_string(l->what), l->from, l->to,
+                (long long)value_local_bytes(l->sent, p->mesh), l->slots_sent > 1 ? l->slots_sent : 1);
+    }
+    fputs("    {NULL, 0, 0, 0, 1},\n};\n", to);
+}
+
+static void strings(FILE *to, const char *name, const char **list)
+{
+    fprintf(to, "static const char *const %s[] = {", name);
+    for (int i = 0; i < arrlen(list); i++)
+        fprintf(to, "%s, ", c_string(list[i]));
+    fputs("NULL};\n", to);
+}
+
+void emit_program(struct module *m, FILE *to)
+{
+    const struct physical *p = m->physical;
+    const struct mesh *mesh = p->mesh;
+    const struct train_spec *t = &m->train;
+    fprintf(to, "/* %s, plan %s: what is common to all ranks. Written by flowc. */\n#include \"flow_rt.h\"\n\n",
+            c_comment(m->options->file), c_comment(m->plan->name));
+    emit_inputs(m, to);
+    emit_comms(p, to);
+    strings(to, "ignored", m->files.ignore);
+    strings(to, "prefixes", m->files.prefix);
+    struct item *inputs = items(m, &op_input);
+    int64_t tokens = 0;
+    for (int i = 0; i < arrlen(inputs) && !tokens; i++)
+        tokens = value_count(inputs[i].value);
+    fprintf(to, "\nconst struct fl_program_spec fl_program = {\n    .name = %s, .plan = %s, .nranks = %d,\n    .naxis = %d,\n",
+            c_string(m->options->file), c_string(m->plan->name), mesh->nranks, mesh->naxis);
+    const char *names = "", *sizes = "", *strides = "";
+    for (int a = 0; a < mesh->naxis; a++) {
+        const char *comma = a ? ", " : "";
+        names = mem_printf("%s%s%s", names, comma, c_string(mesh->axis[a].name));
+        sizes = mem_printf("%s%s%d", sizes, comma, mesh->axis[a].size);
+        strides = mem_printf("%s%s%d", strides, comma, mesh->axis[a].time ? 0 : mesh->axis[a].stride);
+    }
+    fprintf(to, "    .axis_name = {%s},\n    .axis_size = {%s},\n    .axis_stride = {%s},\n    .pipe = %d, .mb = %d, "
+            ".microbatches = %d,\n", names, sizes, strides, mesh->pipe, mesh->mb, mesh->axis[mesh->mb].size);
+    fprintf(to, "    .ncomm = %d, .comm = comms,\n    .nlink = %d, .link = links,\n    .ninput = %d, .input = inputs,\n"
+            "    .ndata = %d, .data = data,\n    .noutput = %d, .output = outputs,\n", (int)arrlen(p->comms),
+            (int)arrlen(p->links), (int)arrlen(inputs), (int)arrlen(bindings(m)), (int)arrlen(items(m, &op_output)));
+    static const char *const lr[] = {"FL_LR_CONSTANT", "FL_LR_COSINE", "FL_LR_LINEAR"};
+    fprintf(to, "    .train = %s, .steps = %lld, .tokens = %lld,\n    .lr = %s, .lr_peak = %.17g, .lr_floor = %.17g, "
+            ".lr_warmup = %lld, .seed = %lluu,\n", m->graph[ENTRY_TRAIN] && t->present ? "true" : "false",
+            (long long)t->steps, (long long)tokens, lr[t->lr_kind], t->lr_peak, t->lr_floor, (long long)t->lr_warmup,
+            (unsigned long long)t->seed);
+    const struct evaluate_spec *v = &m->evaluate;
+    fprintf(to, "    .evaluate = %s, .evaluate_every = %lld, .evaluate_steps = %lld,\n",
+            m->graph[ENTRY_EVALUATE] ? "true" : "false", (long long)v->every, (long long)v->steps);
+    const struct sample_spec *s = &m->sample;
+    fprintf(to, "    .sample = %s, .sample_prompt = %s, .sample_prompt_bytes = -1,\n    .sample_tokens = %lld, "
+            ".sample_top_k = %lld, .sample_every = %lld,\n    .sample_temperature = %.17g, .sample_output = %s,\n",
+            m->graph[ENTRY_SAMPLE] ? "true" : "false", c_string(s->prompt), (long long)s->tokens, (long long)s->top_k,
+            (long long)s->every, s->temperature, c_string(s->output ? s->output : "logits"));
+    fprintf(to, "    .nignore = %d, .ignore = ignored,\n    .nprefix = %d, .prefix = prefixes,\n};\n",
+            (int)arrlen(m->files.ignore), (int)arrlen(m->files.prefix));
+}
+
+static struct buffer *buffer_of(const struct stage *s, const struct param *q)
+{
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (s->buffers[i]->param == q)
+            return s->buffers[i];
+    return NULL;
+}
+
+static int64_t first_block(const struct buffer *b)
+{
+    const struct region *r = b->values[0]->region;
+    while (region_depth(r) > 1)
+        r = r->parent;
+    return b->depth ? r->first : 0;
+}
+
+static void emit_param(struct module *m, struct stage *s, const struct param *q, FILE *to)
+{
+    static const char *const init[] = {"FL_ZEROS", "FL_ONES", "FL_CONSTANT", "FL_NORMAL", "FL_UNIFORM"};
+    const struct buffer *b = buffer_of(s, q);
+    bool owner = b;                                        /* of several stages that hold it whole: the first */
+    for (int i = 0; i < s->index && !arrlen(q->stack); i++)
+        owner = owner && !buffer_of(&m->physical->stages[i], q);
+    const char *stack = "", *shape = "";
+    for (int d = 0; d < arrlen(q->stack); d++)
+        stack = mem_printf("%s%s%lld", stack, d ? ", " : "", (long long)q->stack[d]);
+    for (int d = 0; d < arrlen(q->file_shape); d++)
+        shape = mem_printf("%s%s%lld", shape, d ? ", " : "", (long long)q->file_shape[d]);
+    fprintf(to, "    {%s,\n     %d, {%s}, %lld, %lld, %lld, ",
+            tensor_text(m->physical->mesh, q->path, q->type, q->ndim, q->dim, &q->lay), (int)arrlen(q->stack),
+            *stack ? stack : "0", b ? (long long)first_block(b) : 0LL, !b ? 0LL : b->depth ? (long long)b->count[0] : 1LL,
+            b ? (long long)b->offset : 0LL);
+    fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s},\n", init[q->init], q->init_a, q->init_b,
+            q->is_state ? "true" : "false", owner ? "true" : "false", c_string(q->file_name),
+            (int)arrlen(q->file_shape), *shape ? shape : "0", q->file_transpose ? "true" : "false");
+}
+
+void emit_class_table(struct module *m, struct stage *s, FILE *to)
+{
+    fputs("/* ---- tables ---- */\n\nstatic const struct fl_param params[] = {\n", to);
+    for (int i = 0; i < arrlen(m->params); i++)
+        emit_param(m, s, m->params[i], to);
+    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, 0, 0, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n", to);
+    fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %d, "
+            "params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (int)arrlen(m->params));
+    for (int e = 0; e < ENTRIES; e++)
+        fprintf(to, "%s%s", e ? ", " : "", m->graph[e] ? mem_printf("%s_step", entry_name[e]) : "NULL");
+    fputs("}};\n", to);
+}

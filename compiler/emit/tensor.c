@@ -1,0 +1,70 @@
+/* Tensors in the text: a macro each, its comment telling path, type with layout and source line. */
+#include "emitter.h"
+
+struct sym block_elements(const struct buffer *b)
+{
+    const struct value *v = b->values[0];
+    return sym_range(v->place, 0, v->ndim);
+}
+
+/* A constant that only element-wise kernels read is written into them and has no buffer. */
+bool in_memory(const struct value *v)
+{
+    return v->buffer;
+}
+
+/* "(b1 * 3 + b2)", with `step` added to the innermost; NULL when the buffer is not stacked. */
+static const char *block_text(const struct buffer *b, int step)
+{
+    if (!b->depth)
+        return NULL;
+    const char *s = NULL;
+    for (int d = 1; d <= b->depth; d++) {
+        const char *at = d == b->depth && step ? mem_printf("(b%d %c 1)", d, step > 0 ? '+' : '-') : mem_printf("b%d", d);
+        s = s ? mem_printf("(%s * %lld + %s)", s, (long long)b->count[d - 1], at) : at;
+    }
+    return s;
+}
+
+static const char *address(const struct value *v, int step)
+{
+    const struct buffer *b = v->buffer;
+    const char *s = mem_printf("%lld", (long long)b->offset), *block = block_text(b, step);
+    int bytes = type_bytes[b->type];
+    if (b->slots > 1)
+        s = mem_printf("%s + mb %% %d * %lldL", s, b->slots, (long long)(b->elements * b->blocks * bytes));
+    if (block)
+        s = mem_printf("%s + %s * %sL", s, block, sym_text(sym_mul(sym_int(bytes), block_elements(b))));
+    for (int i = 0; i < arrlen(v->place->offset); i++)
+        s = mem_printf("%s + %s", s, sym_text(sym_mul(sym_int(bytes), v->place->offset[i])));
+    return s;
+}
+
+static void define(struct emitter *e, const struct value *v, const char *name, int step)
+{
+    fprintf(e->tensors, "#define %-40s ((%s *)(arena + %s))", name, type_c[v->type], address(v, step));
+    fprintf(e->tensors, "  /* %s %s%s%s */\n", c_comment(v->path), c_comment(value_type_text(v, e->p->mesh)),
+            v->span.file ? "  " : "", v->span.file ? c_comment(span_where(v->span)) : "");
+}
+
+const char *tensor_name(struct emitter *e, const struct value *v)
+{
+    const char *name = c_name(v);
+    if (!e->named[v->id]) {
+        e->named[v->id] = true;
+        define(e, v, name, 0);
+    }
+    return name;
+}
+
+const char *tensor_next(struct emitter *e, const struct value *v, int step)
+{
+    if (!v->buffer->depth)
+        return tensor_name(e, v);
+    const char *name = mem_printf("%s_next", c_name(v));
+    if (!e->named_next[v->id]) {
+        e->named_next[v->id] = true;
+        define(e, v, name, step);
+    }
+    return name;
+}
