@@ -21,10 +21,15 @@ static const char *grad_path(const struct value *v)
     return mem_printf("%s#grad", v->path ? v->path : "");
 }
 
-static void name_gradient(struct value *grad, const struct value *of)
+static bool is_named(const struct value *grad)
 {
     size_t n = grad->path ? strlen(grad->path) : 0;
-    if (n < 5 || strcmp(grad->path + n - 5, "#grad"))
+    return n >= 5 && !strcmp(grad->path + n - 5, "#grad");
+}
+
+static void name_gradient(struct value *grad, const struct value *of)
+{
+    if (!is_named(grad) && of->path)
         grad->path = grad_path(of);
 }
 
@@ -40,7 +45,7 @@ static void mark_new(struct region *at, int from, struct node *forward)
             continue;
         n->path = forward->path;
         for (int k = 0; k < arrlen(n->out); k++)
-            if (forward->path)
+            if (forward->path && !is_named(n->out[k]))
                 n->out[k]->path = mem_printf("%s.%s", forward->path, n->op->name);
     }
 }
@@ -116,7 +121,8 @@ static struct value *carry(struct differentiation *d, struct region *body, const
 {
     struct value *arg = value_new(d->g, body, like->type, like->ndim, (struct dim *const *)like->dim);
     arg->def_index = (int)arrlen(body->args);
-    arg->path = grad_path(like);
+    if (like->path)
+        arg->path = grad_path(like);
     arg->span = like->span;
     arrput(body->args, arg);
     return arg;
@@ -154,6 +160,7 @@ static void through_repeat(struct differentiation *d, struct tape *t, struct nod
         struct value *v = d->g->values[outer[i]], *grad = take(d, &inner, v), *sum = carry(d, body, v);
         arrput(start, build_zeros_like(d->g, t->at, v));
         arrput(body->results, build(d->g, body, &op_add, v->span, 2, sum, grad));
+        name_gradient(arrlast(body->results), v);
     }
     mark_new(body, 0, n);
 
