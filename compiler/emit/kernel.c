@@ -121,7 +121,7 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     nest_merge(nest);
     const char *var[NEST_LOOPS] = {"0"}, **load = NEW_ARRAY(const char *, nin + 1), *constants;
     const char *values = parameters(e, kernel_constants(nest), &constants);
-    const char *args = "", *pass = "", *name = mem_printf("%s_%d", n->op->name, n->id);
+    const char *args = "", *pass = "", *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
     for (int k = 0; k < nout; k++) {
         args = mem_printf("%s%s%s *__restrict__ o%d", args, k ? ", " : "", type_c[n->out[k]->type], k);
         pass = mem_printf("%s%s%s", pass, k ? ", " : "", tensor_name(e, n->out[k]));
@@ -203,7 +203,7 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     for (int i = 0; i < sum->loops; i++)
         for (const char *c = limit[i] ? strchr(limit[i], '[') : NULL; c; c = strchr(c + 1, '['))
             bits |= 1ull << atoi(c + 1);
-    const char *values = parameters(e, bits, &constants), *name = mem_printf("%s_%d", n->op->name, n->id);
+    const char *values = parameters(e, bits, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
     const char *args = mem_printf("%s *__restrict__ o", type_c[n->out[0]->type]), *pass = tensor_name(e, n->out[0]);
     for (int k = 0; k < nin; k++) {
         args = mem_printf("%s, const %s *__restrict__ a%d", args, type_c[n->in[k]->type], k);
