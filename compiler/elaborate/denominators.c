@@ -197,15 +197,16 @@ void scale_follow(struct frame *f, struct node *n)
     } else if (n->op == &op_maximum && a.counted && !b.data) {       /* max(count, 1) is a count */
         s = a;
     } else {
-        uint64_t in = 0;
+        uint64_t in = 0, weighted = 0;
         for (int k = 0; k < arrlen(n->in); k++) {
             s = join(s, scale_of(e, n->in[k]));
             in |= n->in[k] ? dims_of(e, n->in[k]) : 0;
+            weighted |= n->in[k] && !scale_of(e, n->in[k]).data ? dims_of(e, n->in[k]) : 0;
         }
-        if (n->op == &op_einsum) {
+        if (n->op == &op_einsum) {           /* x @ w mixes features: over dims of a parameter no batch is summed */
             check_rows(e, n, s, in & ~dims_of(e, n->out[0]));
             if (s.data)
-                s.summed |= in & ~dims_of(e, n->out[0]) & ~s.divided;
+                s.summed |= in & ~weighted & ~dims_of(e, n->out[0]) & ~s.divided;
         }
     }
     for (int k = 0; k < arrlen(n->out); k++)
