@@ -12,9 +12,9 @@ static bool shape(struct graph *g, struct node *n)
         bool same = v->ndim == x->ndim && v->type == x->type;
         for (int i = 0; same && i < x->ndim; i++)
             same = i == axis || dim_same(v->dim[i], x->dim[i]);
-        if (!op_expect(n, k, same, "concat along dim %lld needs operands alike but for that dim: %s against %s",
+        if (!op_expect(n, k, same, "operands must be alike but for dim %lld: %s against %s",
                        (long long)axis, value_type_text(v, NULL), value_type_text(x, NULL)) ||
-            !op_expect(n, k, !v->dim[axis]->pad, "concat along the padded dim %s",
+            !op_expect(n, k, !v->dim[axis]->pad, "cannot join along the padded dim %s",
                        v->dim[axis]->name ? v->dim[axis]->name : ""))
             return false;
         size += v->dim[axis]->size;

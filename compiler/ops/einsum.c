@@ -147,7 +147,7 @@ static bool shape(struct graph *g, struct node *n)
             diag_help(d, "cast(.., f32) makes it one");
             return false;
         }
-        if (!op_expect(n, k, (int)strlen(s.in[k]) == v->ndim, "einsum spec \"%s\" names %d dims of operand %d, which "
+        if (!op_expect(n, k, (int)strlen(s.in[k]) == v->ndim, "spec \"%s\" names %d dims of operand %d, which "
                        "has %d", text, (int)strlen(s.in[k]), k + 1, v->ndim))
             return false;
         for (int i = 0; i < v->ndim; i++) {

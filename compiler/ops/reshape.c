@@ -74,7 +74,7 @@ static bool shape(struct graph *g, struct node *n)
     struct value *x = n->in[0];
     struct dim **dims = node_ptr(n, "dims");
     int ndim = (int)arrlen(dims);
-    if (!op_expect(n, 0, ndim <= MAX_DIM, "reshape to %d dims; at most %d are possible", ndim, MAX_DIM))
+    if (!op_expect(n, 0, ndim <= MAX_DIM, "%d dims; at most %d are possible", ndim, MAX_DIM))
         return false;
     struct group group[2 * MAX_DIM + 1];
     int count = groups(x->ndim, x->dim, ndim, dims, group);

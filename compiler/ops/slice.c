@@ -10,7 +10,7 @@ static bool shape(struct graph *g, struct node *n)
 {
     struct value *x = n->in[0];
     const int64_t *start = node_ints(n, "start"), *stop = node_ints(n, "stop");
-    if (!op_expect(n, 0, arrlen(start) == x->ndim && arrlen(stop) == x->ndim, "slice gives %d ranges for %d dims",
+    if (!op_expect(n, 0, arrlen(start) == x->ndim && arrlen(stop) == x->ndim, "%d ranges for %d dims",
                    (int)arrlen(start), x->ndim))
         return false;
     struct dim *dim[MAX_DIM];

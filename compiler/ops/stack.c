@@ -17,7 +17,7 @@ static bool shape(struct graph *g, struct node *n)
         bool same = v->ndim == x->ndim && v->type == x->type;
         for (int i = 0; same && i < x->ndim; i++)
             same = dim_same(v->dim[i], x->dim[i]);
-        if (!op_expect(n, k, same, "stack needs operands of one type: %s against %s", value_type_text(v, NULL),
+        if (!op_expect(n, k, same, "operands must have one type: %s against %s", value_type_text(v, NULL),
                        value_type_text(x, NULL)))
             return false;
     }
@@ -34,7 +34,7 @@ static bool shape_unstack(struct graph *g, struct node *n)
     int64_t axis = node_int(n, "axis", 0);
     if (!op_expect(n, 0, axis >= 0 && axis < x->ndim, "there is no dim %lld to take apart in %d dims", (long long)axis,
                    x->ndim) ||
-        !op_expect(n, 0, x->dim[axis]->size <= 64, "unstack into %lld values; at most 64 are possible",
+        !op_expect(n, 0, x->dim[axis]->size <= 64, "%lld results; at most 64 are possible",
                    (long long)x->dim[axis]->size))
         return false;
     struct dim *dim[MAX_DIM];

@@ -12,13 +12,13 @@ static bool shape(struct graph *g, struct node *n)
         node_set_ints(n, "axes", reversed, x->ndim);
         axes = node_ints(n, "axes");
     }
-    if (!op_expect(n, 0, arrlen(axes) == x->ndim, "transpose names %d of the %d dims", (int)arrlen(axes), x->ndim))
+    if (!op_expect(n, 0, arrlen(axes) == x->ndim, "names %d of the %d dims", (int)arrlen(axes), x->ndim))
         return false;
     struct dim *dim[MAX_DIM];
     bool seen[MAX_DIM] = {0};
     for (int i = 0; i < x->ndim; i++) {
         bool good = axes[i] >= 0 && axes[i] < x->ndim && !seen[axes[i]];
-        if (!op_expect(n, 0, good, "transpose names dim %lld twice or there is no such dim", (long long)axes[i]))
+        if (!op_expect(n, 0, good, "dim %lld is named twice or does not exist", (long long)axes[i]))
             return false;
         seen[axes[i]] = true;
         dim[i] = x->dim[axes[i]];
