@@ -1,8 +1,8 @@
 /* The program's own names: one table of dims, consts, layers and the model, whatever file they come from. A name is
  * declared once; dims and consts may be used before their line and are evaluated when first asked for. */
 #include "elaborate.h"
-#include <stdlib.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct decl *names_find(struct elab *e, const char *name)
@@ -63,12 +63,21 @@ static const char *beside(const char *importer, const char *path)
     return path[0] == '/' || !slash ? path : mem_printf("%.*s%s", (int)(slash + 1 - importer), importer, path);
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && !strcmp(x, y);
+    free(x);
+    free(y);
+    return same;
+}
+
 /* An import that was followed before, in this or another file, brings nothing new. */
 static void import(struct elab *e, struct ast *a)
 {
     const char *path = beside(source_get(a->span.file)->name, a->name);
     for (int i = 0; i < arrlen(e->m->programs); i++)
-        if (!strcmp(source_get(e->m->programs[i]->span.file)->name, path))
+        if (same_file(source_get(e->m->programs[i]->span.file)->name, path))
             return;
     int file = source_open(path);
     if (!file) {
