@@ -73,7 +73,7 @@ static struct node *make(struct region *at, const struct op *op, enum phase phas
 
 static struct node *sink(struct value *v, enum phase phase, int stage, struct layout need)
 {
-    struct node *n = make(v->region->parent ? v->region : graph->root, &op_output, phase, stage, "out", need, 1, v);
+    struct node *n = make(graph->root, &op_sgd, phase, stage, "out", need, 1, v);    /* any effect */
     n->need[0] = need;
     return n;
 }
