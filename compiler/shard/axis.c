@@ -5,13 +5,16 @@
  * What a later phase finds is `a`, or `c` where `a` is Partial: a gather for the forward is not kept for the backward but
  * done again, a reduction is kept. Box inserts conversions by the same rule.
  *
- * An axis that splits a model input keeps its dim split wherever a value has it and a signature allows: data
- * parallelism is what such a plan asks for, even where small sizes would make another scheme look cheaper. */
+ * Plan lines say more than where a tensor is stored. An axis that splits a model input keeps its dim split wherever a
+ * value has it and a signature allows (data parallelism); a weight that a line splits is used as it is stored, and what it
+ * splits is not gathered where an op can do without (tensor parallelism), even where small sizes would make another scheme
+ * look cheaper. */
 #include "shard.h"
 
 /* Preferences, in seconds: far below any collective, in this order. COPY > STORE > PARTIAL. */
 static const double copy_rate = 1e13, store_rate = 1e15, partial_price = 1e-11;
 static const double astray_price = 1;                /* per value that leaves the split of its input */
+static const double gather_price = 0.1;              /* per value whose split by a weight is undone */
 static const double broken_price = 1e6;              /* a pin or strict line not kept: only to find out which */
 
 struct copy {                    /* a value as one phase finds it */
@@ -30,9 +33,21 @@ struct problem {
     uint32_t *asked;                     /* by value id: conversions a line asks for (strict) */
 };
 
-static bool is_free(int from, int to)
+/* Does the time axis cut the dim that v would be split along? Then the split cannot change: the axes that split an input
+ * are major to the micro-batches, and what is cut within a micro-batch would be minor. */
+static bool cut_in_time(const struct problem *p, const struct value *v, int code)
 {
-    return from == to || from == CODE_B || (code_is_split(from) && to == CODE_P + REDUCE_SUM);
+    int mb = p->s->mesh->mb;
+    return code_is_split(code) && mb >= 0 && v->lay.ax[mb].kind == SBP_S && v->lay.ax[mb].dim == code - CODE_S;
+}
+
+static bool is_free(const struct problem *p, const struct value *v, int from, int to)
+{
+    if (from == to)
+        return true;
+    if (cut_in_time(p, v, from) || cut_in_time(p, v, to))
+        return false;
+    return from == CODE_B || (code_is_split(from) && to == CODE_P + REDUCE_SUM);
 }
 
 static double times(const struct problem *p, const struct value *v, enum phase phase)
@@ -54,6 +69,10 @@ static double convert_seconds(const struct problem *p, const struct value *v, in
     const struct mesh *m = p->s->mesh;
     double k = m->axis[p->axis].size, bytes = whole_bytes(p, v) * (k - 1) / k;
     unsigned axes = 1u << p->axis;
+    if (cut_in_time(p, v, from) || cut_in_time(p, v, to))
+        return p->soft ? broken_price : INFINITY;
+    if (from == CODE_B)
+        return step_seconds(STEP_SLICE, 0, m, axes);
     if (code_is_split(from) && code_is_split(to))
         return step_seconds(STEP_ALL_TO_ALL, bytes / k, m, axes);
     if (code_is_split(from))
@@ -78,6 +97,22 @@ static int data_code(const struct problem *p, const struct value *v)
 static bool is_parameter(const struct value *v)
 {
     return v->def && v->def->op == &op_param;
+}
+
+static bool param_has_line(const struct problem *p, const struct value *v)
+{
+    return node_param(p->s, v->def)->line && code_is_split(sbp_code(v->lay.ax[p->axis]));
+}
+
+static bool split_by_weight(const struct problem *p, const struct dim *dim)
+{
+    for (int k = 0; k < arrlen(p->s->m->params); k++) {
+        const struct param *w = p->s->m->params[k];
+        int code = sbp_code(w->lay.ax[p->axis]);
+        if (w->line && code_is_split(code) && w->dim[code - CODE_S] == dim)
+            return true;
+    }
+    return false;
 }
 
 /* ---- variables ---- */
@@ -110,6 +145,7 @@ static double pair_cost(const struct problem *p, const struct value *v, enum pha
     if (c == CODE_NONE)
         return cost;
     cost += convert_seconds(p, v, a, c) * times(p, v, phase) + bytes / store_rate;
+    cost += code_is_split(a) && !is_parameter(v) && split_by_weight(p, v->dim[a - CODE_S]) ? gather_price : 0;
     if (p->s->m->plan->strict && phase != PHASE_UPDATE && !(p->asked[v->id] >> c & 1))
         cost += p->soft ? broken_price : INFINITY;
     return cost;
@@ -124,7 +160,7 @@ static void add_copy(struct problem *p, const struct value *v, enum phase phase,
     uint32_t here = home ? made : made | p->wanted[v->id][value_phase(v)] | wanted;
     for (int a = 0; a < CODE_NONE; a++)
         for (int c = 0; c <= CODE_NONE; c++) {
-            if (!(here >> a & 1) || (c < CODE_NONE && (is_free(a, c) || !(wanted >> c & 1))))
+            if (!(here >> a & 1) || (c < CODE_NONE && (is_free(p, v, a, c) || !(wanted >> c & 1))))
                 continue;
             arrput(as, (uint8_t)a);
             arrput(cs, (uint8_t)c);
@@ -192,14 +228,16 @@ static double work_seconds(const struct problem *p, const struct actor *a, const
 static double read_cost(const struct problem *p, const struct actor *act, const struct value *v, int need, int a, int c,
                         int data)
 {
-    if (v && p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> p->axis & 1 && !is_parameter(v) &&
+    if (p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> p->axis & 1 && !is_parameter(v) &&
         act->node->op != &op_output)
         if (need != value_fixed(p->s, v, p->axis) && act->phase == value_phase(v))
             return p->soft ? broken_price : INFINITY;
     double astray = data != CODE_NONE && data != need ? astray_price : 0;
+    if (is_parameter(v) && need != a && param_has_line(p, v))
+        astray = astray_price;                       /* a weight that a line splits is used as it is stored */
     if (need == a || need == c)
         return astray;
-    if (is_free(a, need) || (c != CODE_NONE && is_free(c, need)))
+    if (is_free(p, v, a, need) || (c != CODE_NONE && is_free(p, v, c, need)))
         return astray + whole_bytes(p, v) * times(p, v, act->phase) / copy_rate;
     return INFINITY;
 }
@@ -293,10 +331,16 @@ static void blame(struct problem *p)
             if (read_cost(p, a, v, need, x->a[at], x->c[at], CODE_NONE) >= broken_price) {
                 explain_pin(p->s, p->axis, a, k, need);
                 shown++;
-            } else if (x->c[at] == need && pair_cost(p, v, conversion_phase(value_phase(v), a->phase), false, x->a[at], x->c[at]) >= broken_price) {
-                explain_strict(p->s, p->axis, a, k, need);
-                shown++;
+                continue;
             }
+            enum phase phase = conversion_phase(value_phase(v), a->phase);
+            if (x->c[at] != need || pair_cost(p, v, phase, false, x->a[at], need) < broken_price)
+                continue;
+            if (cut_in_time(p, v, x->a[at]) || cut_in_time(p, v, need))
+                explain_cut(p->s, p->axis, a, k, x->a[at], need);
+            else
+                explain_strict(p->s, p->axis, a, k, need);
+            shown++;
         }
     }
     if (!shown)

@@ -99,6 +99,19 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), layout_text(v, &to, s->mesh));
 }
 
+void explain_cut(struct sharding *s, int axis, const struct actor *a, int operand, int stored, int wanted)
+{
+    const struct value *v = a->in[operand];
+    const char *ax = s->mesh->axis[axis].name;
+    struct layout from = with(&v->lay, axis, stored), to = with(&v->lay, axis, wanted);
+    struct diag *d = begin(s, E_OPEN_MICROBATCH, a, v, mem_printf("%s needs '%s' as %s, but it is %s, and its rows are cut into micro-batches",
+                           a->carry >= 0 ? "repeat" : a->node->op->name, name_of(v), layout_type_text(v, &to, s->mesh),
+                           layout_type_text(v, &from, s->mesh)));
+    if (s->m->plan->mb_span.file)
+        diag_label(d, s->m->plan->mb_span, "micro-batches are cut here");
+    diag_help(d, "keep one split over '%s' from the input on, or use 1 micro-batch", ax);
+}
+
 void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *dim, unsigned axes,
                     int64_t parts, bool uneven_said)
 {

@@ -1,7 +1,7 @@
 /* The pass: a layout for every tensor along every mesh axis. See shard.h for its parts.
  *
  * The time axis comes first, because it settles phases. Then the other axes in turn, each solved exactly with the rest
- * held, until a round changes nothing. Parameters have one storage layout for all entries: from their line, else B. */
+ * held, until none changes. Parameters have one storage layout for all entries: from their line, else B. */
 #include "shard.h"
 
 static void give_needs(struct sharding *s, struct region *r)
@@ -48,14 +48,16 @@ static void solve_entry(struct sharding *s)
     microbatch_solve(s);
     if (diag_errors())
         return;
-    bool changed = true;
-    for (int round = 0; changed && round < 4; round++) {
-        changed = false;
-        for (int turn = 0; turn < 2; turn++)         /* axes that split inputs, then the others */
-            for (int a = 0; a < m->naxis; a++)
-                if (m->axis[a].size > 1 && a != m->pipe && a != m->mb && splits_inputs(s, a) == !turn)
-                    if (!axis_solve(s, a, &changed))
-                        return;
+    int order[MAX_AXIS], n = 0;                      /* axes that split inputs, then the others */
+    for (int turn = 0; turn < 2; turn++)
+        for (int a = 0; a < m->naxis; a++)
+            if (m->axis[a].size > 1 && a != m->pipe && a != m->mb && splits_inputs(s, a) == !turn)
+                order[n++] = a;
+    for (int k = 0, idle = 0, tries = 0; idle < n && tries < 4 * n; k = (k + 1) % n, tries++) {
+        bool changed = false;
+        if (!axis_solve(s, order[k], &changed))
+            return;
+        idle = changed ? 1 : idle + 1;               /* others' costs change with this one's layouts */
     }
     settle(s);
     lines_drop_idle(s);

@@ -86,6 +86,7 @@ void settle(struct sharding *s);
 void settle_dims(struct sharding *s);
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
 void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
+void explain_cut(struct sharding *s, int axis, const struct actor *a, int operand, int stored, int wanted);
 void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *d, unsigned axes, int64_t parts,
                     bool uneven_said);
 const char *axis_names(const struct mesh *m, unsigned axes);

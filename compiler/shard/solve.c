@@ -144,6 +144,107 @@ static bool prune(struct solver *s)
     return true;
 }
 
+/* ---- a lower bound, and what it rules out ---- */
+
+/* Moves what row x of table t costs at least into the unary cost of x. */
+static void pull(struct solver *s, int var, struct table *t)
+{
+    struct var *v = &s->vars[var];
+    const struct var *w = &s->vars[other(t, var)];
+    bool first = t->vars[0] == var;
+    for (int x = 0; x < v->n; x++) {
+        double least = INFINITY;
+        if (v->dead[x])
+            continue;
+        for (int y = 0; y < w->n; y++)
+            if (!w->dead[y])
+                least = fmin(least, entry(s, t, var, x, y));
+        v->unary[x] += least;
+        for (int y = 0; !isinf(least) && y < w->n; y++)
+            t->cost[first ? x * w->n + y : y * v->n + x] -= least;
+    }
+}
+
+static void push(struct solver *s, int var, struct table *t, const double *amount)
+{
+    struct var *v = &s->vars[var];
+    const struct var *w = &s->vars[other(t, var)];
+    bool first = t->vars[0] == var;
+    for (int x = 0; x < v->n; x++) {
+        if (v->dead[x] || isinf(v->unary[x]))
+            continue;
+        v->unary[x] -= amount[x];
+        for (int y = 0; y < w->n; y++)
+            t->cost[first ? x * w->n + y : y * v->n + x] += amount[x];
+    }
+}
+
+/* Takes the least unary cost out of a variable. */
+static double lower(struct var *v)
+{
+    double least = INFINITY;
+    for (int x = 0; x < v->n; x++)
+        if (!v->dead[x])
+            least = fmin(least, v->unary[x]);
+    for (int x = 0; !isinf(least) && x < v->n; x++)
+        v->unary[x] -= least;
+    return least;
+}
+
+/* Shifts costs between tables and variables, which changes no solution's sum, so that what no choice can avoid gathers
+ * in one constant: sequential message passing, forth and back (tree-reweighted). Returns the constant, a lower bound. */
+static double reparametrise(struct solver *s, int sweeps)
+{
+    double base = 0;
+    int n = (int)arrlen(s->vars);
+    for (int sweep = 0; sweep < sweeps; sweep++)
+        for (int i = 0; i < n; i++) {
+            int var = sweep % 2 ? n - 1 - i : i, ahead = 0, behind = 0;
+            struct var *v = &s->vars[var];
+            for (int k = 0; k < arrlen(v->tables); k++) {
+                struct table *t = &s->tables[v->tables[k]];
+                pull(s, var, t);
+                (other(t, var) > var) == !(sweep % 2) ? ahead++ : behind++;
+            }
+            base += lower(v);
+            if (isinf(base))
+                return base;
+            double *amount = NEW_ARRAY(double, v->n);
+            for (int x = 0; x < v->n; x++)
+                amount[x] = isinf(v->unary[x]) ? 0 : v->unary[x] / (ahead > behind ? ahead : behind ? behind : 1);
+            for (int k = 0; k < arrlen(v->tables); k++)
+                if ((other(&s->tables[v->tables[k]], var) > var) == !(sweep % 2))
+                    push(s, var, &s->tables[v->tables[k]], amount);
+        }
+    return base;
+}
+
+/* Drops values with which every solution costs more than `spare` above the lower bound. */
+static void rule_out(struct solver *s, double spare)
+{
+    for (int i = 0; i < arrlen(s->vars); i++) {
+        struct var *v = &s->vars[i];
+        double *least = NEW_ARRAY(double, v->n), best = INFINITY;
+        for (int x = 0; x < v->n; x++) {
+            least[x] = v->unary[x];
+            for (int k = 0; k < arrlen(v->tables) && !v->dead[x]; k++) {
+                const struct table *t = &s->tables[v->tables[k]];
+                const struct var *w = &s->vars[other(t, i)];
+                double row = INFINITY;
+                for (int y = 0; y < w->n; y++)
+                    if (!w->dead[y])
+                        row = fmin(row, entry(s, t, i, x, y));
+                least[x] += row;
+            }
+            if (!v->dead[x])
+                best = fmin(best, least[x]);
+        }
+        for (int x = 0; x < v->n; x++)
+            if (least[x] - best > spare)
+                v->dead[x] = true;
+    }
+}
+
 /* ---- elimination ---- */
 
 struct gone {                    /* an eliminated variable: its best value for each choice of its neighbours */
@@ -402,6 +503,50 @@ static bool run_once(const struct solver *s, double limit, const int *known, uns
     return exact;
 }
 
+static void keep_better(struct solution *best, const int *choice, double cost, int n)
+{
+    if (!(cost < best->cost))
+        return;
+    best->cost = cost;
+    memcpy(best->choice, choice, sizeof(int) * (size_t)n);
+}
+
+/* Supposes that the optimum is within `spare` of the lower bound, drops what then cannot be part of it and solves the
+ * rest. A solution found within the supposed gap is the optimum; else the supposition was wrong and widens. */
+static void close_gap(struct solver *s, double limit, struct solution *best)
+{
+    int n = (int)arrlen(s->vars), *choice = NEW_ARRAY(int, n);
+    bool **dead = NEW_ARRAY(bool *, n), small = true;
+    double base = best->bound = reparametrise(s, 60);
+    for (int i = 0; i < n; i++) {
+        dead[i] = NEW_ARRAY(bool, s->vars[i].n);
+        memcpy(dead[i], s->vars[i].dead, sizeof(bool) * (size_t)s->vars[i].n);
+    }
+    for (double spare = 0.02 * base + 1e-12; small && spare < 1e3 * base + 1e6; spare *= 4) {
+        double cost;
+        rule_out(s, spare);
+        if (prune(s)) {
+            small = run_once(s, limit, NULL, 0, choice, &cost, &best->largest);
+            keep_better(best, choice, cost + base, n);
+            if (small && cost <= spare) {
+                best->exact = true;
+                best->bound = best->cost;
+                return;
+            }
+        }
+        for (int i = 0; i < n; i++)
+            memcpy(s->vars[i].dead, dead[i], sizeof(bool) * (size_t)s->vars[i].n);
+    }
+    /* too big at any rate: vary what is fixed around the best solution known */
+    for (unsigned round = 1, idle = 0; idle < 3 && round < 12; round++, idle++) {
+        double cost, before = best->cost;
+        run_once(s, limit, isinf(best->cost) ? NULL : best->choice, round * 77777u, choice, &cost, &best->largest);
+        keep_better(best, choice, cost + base, n);
+        if (best->cost < before)
+            idle = 0;
+    }
+}
+
 struct solution solver_run(struct solver *s, double limit)
 {
     int n = (int)arrlen(s->vars);
@@ -412,18 +557,10 @@ struct solution solver_run(struct solver *s, double limit)
             arrput(s->vars[s->tables[k].vars[j]].tables, k);
     if (!prune(s))
         return best;
-    best.exact = run_once(s, limit, NULL, 0, best.choice, &best.cost, &best.largest);
-    int *choice = NEW_ARRAY(int, n);
-    for (unsigned round = 1, idle = 0; !best.exact && idle < 3 && round < 12; round++) {
-        double cost;
-        run_once(s, limit, isinf(best.cost) ? NULL : best.choice, round * 77777u, choice, &cost, &best.largest);
-        idle++;
-        if (cost < best.cost) {
-            best.cost = cost;
-            memcpy(best.choice, choice, sizeof(int) * (size_t)n);
-            idle = 0;
-        }
-    }
+    best.exact = run_once(s, limit / 200, NULL, 0, best.choice, &best.cost, &best.largest);
+    best.bound = best.cost;
+    if (!best.exact)
+        close_gap(s, limit, &best);
     best.feasible = !isinf(best.cost);
     return best;
 }

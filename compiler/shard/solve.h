@@ -1,9 +1,10 @@
 /* Minimises a sum of costs over variables with few values each: unary costs and pairwise tables. INFINITY forbids.
  *
  * Values that no solution needs are pruned first (arc consistency, then dominance); what is left is solved by variable
- * elimination, always the variable whose neighbours span the smallest table. Elimination is exact. When a table would
- * pass the limit some variables are fixed at the best solution known and the rest is solved exactly around them, again
- * and again; then `exact` is false. */
+ * elimination, always the variable whose neighbours span the smallest table. Elimination is exact. Where that needs big
+ * tables, a quick solution and a lower bound first rule out values that cannot be part of a better one. When a table
+ * would still pass the limit some variables are fixed at the best solution known and the rest is solved exactly around
+ * them, again and again; then `exact` is false and cost - bound is the gap. */
 #ifndef FLOWC_SOLVE_H
 #define FLOWC_SOLVE_H
 #include "../base/mem.h"
@@ -12,7 +13,7 @@
 struct solver;
 struct solution {
     int *choice;                 /* one value per variable; of the last attempt when not feasible */
-    double cost;
+    double cost, bound;          /* bound: no solution is cheaper */
     bool feasible, exact;
     int largest;                 /* entries of the largest table built */
 };
