@@ -111,14 +111,14 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
         if (evaluates && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))
             evaluate(run, k + 1, last);
         if (p->sample && !end && p->sample_every > 0 && (k + 1) % p->sample_every == 0)
-            fl_sample(run);
+            fl_sample(run, k + 1);
         if (o->save && (end || (o->save_every > 0 && (k + 1) % o->save_every == 0)))
             fl_checkpoint_save(run, o->save, k + 1);
     }
     if (!p->train && evaluates)
         evaluate(run, 0, 0);
     if (p->sample && !o->quiet)
-        fl_sample(run);
+        fl_sample(run, last > done ? last : done);
     if (o->export)
         fl_weights_write(run, o->export, false);
     fl_report_stop();

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,11 +14,24 @@ static FILE *metrics;
 static const char *metrics_name;
 static bool live, quiet, open_line;
 
+/* Is a person watching? mpirun gives its ranks a terminal of their own whatever its output is, so there its output counts:
+ * rank 0 is its child, or that of a daemon without a terminal on another host. */
+static bool watched(void)
+{
+    char name[64], to[64];
+    if (!isatty(STDOUT_FILENO) || !getenv("OMPI_COMM_WORLD_SIZE"))
+        return isatty(STDOUT_FILENO);
+    snprintf(name, sizeof name, "/proc/%d/fd/1", (int)getppid());
+    ssize_t n = readlink(name, to, sizeof to - 1);
+    to[n > 0 ? n : 0] = 0;
+    return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8);
+}
+
 void fl_report_start(const struct fl_options *o, bool append)
 {
     if (fl_rank_number != 0)
         return;
-    live = isatty(STDOUT_FILENO);
+    live = watched();
     quiet = o->quiet;
     if (!o->metrics)
         return;

@@ -48,18 +48,41 @@ static int32_t draw(const float *logits, int64_t n, double temperature, int64_t 
     return (int32_t)best;
 }
 
-/* Bytes that a terminal might act on are shown as \xNN; a byte beyond ASCII passes as part of UTF-8. */
-static void print_token(int32_t id, bool bytes)
+/* Length of the UTF-8 sequence of a printable character beyond ASCII that starts at s, or 0. */
+static int64_t utf8(const int32_t *s, int64_t n)
 {
-    if (!bytes)
-        printf("%d ", id);
-    else if (id == '\n' || id == '\t' || (id >= 32 && id != 127))
-        putchar(id);
-    else
-        printf("\\x%02x", (unsigned)id);
+    int64_t length = s[0] >= 0xf0 && s[0] < 0xf8 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    int32_t code = length ? s[0] & (0x7f >> length) : 0;
+    for (int64_t i = 1; i < length; i++) {
+        if (i >= n || (s[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (s[i] & 0x3f);
+    }
+    bool overlong = (length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff));
+    return code < 0xa0 || overlong || (code >= 0xd800 && code < 0xe000) ? 0 : length;
 }
 
-void fl_sample(struct fl_run *run)
+/* Text as it is; bytes that a terminal might act on, or that are no text, as \xNN. */
+static void print_bytes(const int32_t *s, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        int64_t length = utf8(s + i, n - i);
+        if (length == 0 && (s[i] == '\n' || s[i] == '\t' || (s[i] >= 32 && s[i] < 127)))
+            length = 1;
+        if (length == 0)
+            printf("\\x%02x", (unsigned)s[i++]);
+        for (; length > 0; length--)
+            putchar(s[i++]);
+    }
+}
+
+static void print_ids(const int32_t *s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        printf("%s%d", i ? " " : "", s[i]);
+}
+
+void fl_sample(struct fl_run *run, int64_t done)
 {
     int64_t length = 0;                              /* positions in a sequence */
     for (int k = 0; k < fl_program.ninput; k++) {
@@ -83,28 +106,21 @@ void fl_sample(struct fl_run *run)
     if (have == 0)
         ids[have++] = 0;
     uint64_t key = fl_key(run->step.seed, fl_hash("sample"));
-    bool bytes = n <= 256, root = fl_rank_number == 0;
-    if (root) {
-        printf("sample at step %lld:\n", (long long)run->step.step);
-        for (int64_t i = 0; i < have; i++)
-            print_token(ids[i], bytes);
-    }
     for (int64_t made = 0; made < fl_program.sample_tokens; made++) {
         int64_t first = have > length ? have - length : 0;
         fl_reader_context(ids + first, have - first);
         fl_outputs_row(FL_SAMPLE, name, have - first - 1);
         fl_outputs_run(run, FL_SAMPLE);
-        double u = fl_uniform(key, run->step.step, 0, (uint64_t)made);
-        ids[have] = draw(fl_outputs_row_values(), n, fl_program.sample_temperature, fl_program.sample_top_k, u);
-        if (root)
-            print_token(ids[have], bytes);
-        have++;
+        double u = fl_uniform(key, done, 0, (uint64_t)made);
+        ids[have++] = draw(fl_outputs_row_values(), n, fl_program.sample_temperature, fl_program.sample_top_k, u);
     }
     fl_outputs_row(FL_SAMPLE, NULL, 0);
     fl_reader_context(NULL, 0);
-    free(ids);
-    if (root) {
+    if (fl_rank_number == 0) {
+        printf("sample after step %lld:\n", (long long)done);
+        (n <= 256 ? print_bytes : print_ids)(ids, have);
         printf("\n");
         fflush(stdout);
     }
+    free(ids);
 }

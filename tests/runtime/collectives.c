@@ -1,0 +1,135 @@
+/* Collectives and links on any number of ranks: every rank can compute what every other one holds, so each result is
+ * compared with the definition. Extents do not divide, and one is smaller than the number of ranks. */
+#include "compare.h"
+#include "check.h"
+#include "target.h"
+#include <mpi.h>
+#include <string.h>
+
+static int rank, size;
+static struct fl_comm *comm;
+
+static float value(int of_rank, int64_t i) { return (float)((of_rank * 7919 + i * 104729) % 2003 - 1001) / 64; }
+static int64_t part_size(int64_t n, int i) { return n / size + (i < n % size); }
+static int64_t part_base(int64_t n, int i) { return i * (n / size) + (i < n % size ? i : n % size); }
+
+static void need(bool ok, const char *what, int64_t i)
+{
+    if (!ok) {
+        fprintf(stderr, "rank %d of %d: %s is wrong at %lld\n", rank, size, what, (long long)i);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static void all_reduce(void)
+{
+    const int64_t n = 700001;                        /* three pieces */
+    float *x = blank(n);
+    for (int kind = FL_SUM; kind <= FL_MIN; kind++) {
+        for (int64_t i = 0; i < n; i++)
+            x[i] = value(rank, i);
+        fl_all_reduce(comm, x, n, (enum fl_reduce)kind);
+        for (int64_t i = 0; i < n; i++) {
+            float want = value(0, i);
+            for (int r = 1; r < size; r++)
+                want = kind == FL_SUM ? want + value(r, i) : kind == FL_MAX ? fmaxf(want, value(r, i)) : fminf(want, value(r, i));
+            need(fabsf(x[i] - want) <= 1e-4f, "all_reduce", i);
+        }
+    }
+}
+
+/* outer x n x inner of rank r: element i of the whole is value(r, i). */
+static void gather_and_scatter(int64_t outer, int64_t n, int64_t inner)
+{
+    int64_t mine = part_size(n, rank), base = part_base(n, rank), total = outer * n * inner;
+    float *part = blank(outer * mine * inner), *whole = blank(total), *source = blank(total);
+    for (int64_t i = 0; i < total; i++)
+        source[i] = value(rank, i);
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t j = 0; j < mine * inner; j++)
+            part[o * mine * inner + j] = value(9, (o * n + base) * inner + j);
+    fl_all_gather(comm, whole, part, outer, n, inner, sizeof(float));
+    for (int64_t i = 0; i < total; i++)
+        need(whole[i] == value(9, i), "all_gather", i);
+    fl_reduce_scatter(comm, part, source, outer, n, inner, FL_SUM);
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t j = 0; j < mine * inner; j++) {
+            float want = 0;
+            for (int r = 0; r < size; r++)
+                want += value(r, (o * n + base) * inner + j);
+            need(fabsf(part[o * mine * inner + j] - want) <= 1e-4f, "reduce_scatter", j);
+        }
+}
+
+static void all_to_all(int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner)
+{
+    for (int split_a = 0; split_a < 2; split_a++) {
+        int64_t n[2][2] = { { split_a ? a : part_size(a, rank), split_a ? part_size(b, rank) : b },
+                            { split_a ? part_size(a, rank) : a, split_a ? b : part_size(b, rank) } };
+        int64_t base[2][2] = { { split_a ? 0 : part_base(a, rank), split_a ? part_base(b, rank) : 0 },
+                               { split_a ? part_base(a, rank) : 0, split_a ? 0 : part_base(b, rank) } };
+        float *x[2] = { blank(outer * n[0][0] * middle * n[0][1] * inner), blank(outer * n[1][0] * middle * n[1][1] * inner) };
+        for (int side = 0; side < 2; side++) {
+            if (side == 1)
+                fl_all_to_all(comm, x[1], x[0], outer, a, middle, b, inner, split_a, sizeof(float));
+            int64_t at = 0;
+            for (int64_t o = 0; o < outer; o++)
+                for (int64_t i = 0; i < n[side][0]; i++)
+                    for (int64_t m = 0; m < middle; m++)
+                        for (int64_t j = 0; j < n[side][1]; j++)
+                            for (int64_t k = 0; k < inner; k++, at++) {
+                                float v = value(3, (((o * a + base[side][0] + i) * middle + m) * b + base[side][1] + j) * inner + k);
+                                if (side == 0)
+                                    x[0][at] = v;
+                                else
+                                    need(x[1][at] == v, "all_to_all", at);
+                            }
+        }
+    }
+}
+
+/* A ring: each rank sends 20 messages to the next one and only then receives: needs slots, not luck. */
+static void links(void)
+{
+    const struct fl_link_spec spec = { "ring", 0, 1, 40000, 20 };
+    if (size == 1)
+        return;
+    struct fl_link *out = fl_link_new(&spec, (rank + 1) % size, 5, true), *in = fl_link_new(&spec, (rank + size - 1) % size, 5, false);
+    float x[10000];
+    for (int k = 0; k < 20; k++) {
+        for (int i = 0; i < 10000; i++)
+            x[i] = value(rank + k, i);
+        fl_send(out, x, k % 2 ? 40000 : 4);
+        memset(x, 0, sizeof x);                      /* the buffer is ours again */
+        fl_poll();
+    }
+    for (int k = 0; k < 20; k++) {
+        fl_recv(in, x, k % 2 ? 40000 : 4);
+        for (int i = 0; i < (k % 2 ? 10000 : 1); i++)
+            need(x[i] == value((rank + size - 1) % size + k, i), "message", i);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    fl_rank_number = rank;
+    fl_watchdog_start();
+    fl_target_start(0, 1);
+    comm = fl_comm_new("all", 0, rank, size);
+    fl_links_start();
+    all_reduce();
+    gather_and_scatter(1, 7, 5);
+    gather_and_scatter(4, 8, 3);
+    gather_and_scatter(3, 2, 1);
+    all_to_all(2, 7, 3, 5, 2);
+    all_to_all(1, 2, 1, 2, 1);
+    links();
+    fl_comm_stop();
+    fl_target_stop();
+    fl_watchdog_stop();
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,371 @@
+/* Kernels of the cpu target against the plainest float64 loops. Extents are odd, data have both signs. */
+#include "compare.h"
+
+static void layer_norm(void **state)
+{
+    (void)state;
+    for (int centre = 0; centre < 2; centre++)
+        for (int64_t rows = 1; rows <= 201; rows += 100) {
+            int64_t n = 37;
+            float *x = random_array(rows * n, 1), *w = random_array(n, 2), *b = random_array(n, 3), *dy = random_array(rows * n, 4);
+            float *y = blank(rows * n), *dx = blank(rows * n), *dw = blank(n), *db = blank(n);
+            double *ry = calloc((size_t)(rows * n), 8), *rdx = calloc((size_t)(rows * n), 8), rdw[37] = { 0 }, rdb[37] = { 0 };
+            for (int64_t r = 0; r < rows; r++) {
+                double mean = 0, var = 0, s1 = 0, s2 = 0;
+                for (int64_t i = 0; centre && i < n; i++)
+                    mean += x[r * n + i] / (double)n;
+                for (int64_t i = 0; i < n; i++)
+                    var += (x[r * n + i] - mean) * (x[r * n + i] - mean) / (double)n;
+                double inverse = 1 / sqrt(var + 1e-5);
+                for (int64_t i = 0; i < n; i++) {
+                    double h = (x[r * n + i] - mean) * inverse, g = dy[r * n + i];
+                    ry[r * n + i] = h * w[i] + (centre ? b[i] : 0);
+                    rdw[i] += g * h;
+                    rdb[i] += g;
+                    s1 += g * w[i] / (double)n;
+                    s2 += g * w[i] * h / (double)n;
+                }
+                for (int64_t i = 0; i < n; i++) {
+                    double h = (x[r * n + i] - mean) * inverse;
+                    rdx[r * n + i] = (dy[r * n + i] * w[i] - (centre ? s1 : 0) - h * s2) * inverse;
+                }
+            }
+            if (centre) {
+                fl_layer_norm(y, x, w, b, rows, n, 1e-5f);
+                fl_layer_norm_grad(dx, dw, db, dy, x, w, rows, n, 1e-5f);
+                check_close("dbias", db, rdb, n, 2e-6);
+            } else {
+                fl_rms_norm(y, x, w, rows, n, 1e-5f);
+                fl_rms_norm_grad(dx, dw, dy, x, w, rows, n, 1e-5f);
+            }
+            check_close("y", y, ry, rows * n, 2e-6);
+            check_close("dx", dx, rdx, rows * n, 4e-6);
+            check_close("dweight", dw, rdw, n, 4e-6);
+        }
+}
+
+/* Every set of reduced dims of a padded three-dim tensor, and a large one that is cut into chunks. */
+static void reductions(void **state)
+{
+    (void)state;
+    for (unsigned axes = 0; axes < 16; axes++) {
+        struct fl_dims d = { .ndim = 3, .n = { 5, 7, 11 }, .valid = { 4, 7, 9 }, .reduced = axes & 7, .divisor = 13 };
+        if (axes & 8)
+            d = (struct fl_dims){ .ndim = 2, .n = { 300, 9000 }, .valid = { 300, 9000 }, .reduced = axes & 3, .divisor = 13 };
+        int64_t total = 1, kept = 1;
+        for (int i = 0; i < d.ndim; i++) {
+            total *= d.n[i];
+            kept *= d.reduced >> i & 1 ? 1 : d.n[i];
+        }
+        float *x = random_array(total, 5), *y = blank(kept);
+        double *sum = calloc((size_t)kept, 8), *top = malloc((size_t)kept * 8), *count = calloc((size_t)kept, 8);
+        uint8_t *flag = malloc((size_t)total);
+        for (int64_t k = 0; k < kept; k++)
+            top[k] = -INFINITY;
+        for (int64_t i = 0; i < total; i++) {
+            int64_t rest = i, at = 0, step = 1;
+            bool valid = true;
+            for (int k = d.ndim - 1; k >= 0; k--) {
+                int64_t index = rest % d.n[k];
+                rest /= d.n[k];
+                if (d.reduced >> k & 1) {
+                    valid &= index < d.valid[k];
+                } else {
+                    at += index * step;
+                    step *= d.n[k];
+                }
+            }
+            flag[i] = x[i] > 0;
+            if (!valid)
+                continue;
+            sum[at] += x[i];
+            top[at] = fmax(top[at], x[i]);
+            count[at] += flag[i];
+        }
+        fl_sum(y, x, &d);
+        check_close("sum", y, sum, kept, 1e-5);
+        fl_max(y, x, &d);
+        check_close("max", y, top, kept, 0);
+        fl_count(y, flag, &d, false, 0);
+        check_close("count", y, count, kept, 0);
+        for (int64_t k = 0; k < kept; k++)
+            sum[k] /= 13;
+        fl_mean(y, x, &d);
+        check_close("mean", y, sum, kept, 1e-5);
+    }
+}
+
+static void softmaxes(void **state)
+{
+    (void)state;
+    for (unsigned axes = 1; axes < 8; axes++) {
+        struct fl_dims d = { .ndim = 3, .n = { 3, 4, 7 }, .valid = { 3, 3, 5 }, .reduced = axes };
+        float *x = random_array(84, 6), *dy = random_array(84, 7), *y = blank(84), *ly = blank(84), *dx = blank(84), *ldx = blank(84);
+        double ry[84] = { 0 }, rly[84] = { 0 }, rdx[84] = { 0 }, rldx[84] = { 0 };
+        for (int i = 0; i < 84; i++)
+            x[i] *= 20;
+        for (int i = 0; i < 84; i++) {               /* the slice of i, found by comparing kept indices */
+            int at[3] = { i / 28, i / 7 % 4, i % 7 };
+            double sum = 0, dot = 0, dsum = 0;
+            bool valid = true;
+            for (int k = 0; k < 3; k++)
+                valid &= !(axes >> k & 1) || at[k] < d.valid[k];
+            if (!valid)
+                continue;
+            for (int pass = 0; pass < 2; pass++)
+                for (int j = 0; j < 84; j++) {
+                    int other[3] = { j / 28, j / 7 % 4, j % 7 };
+                    bool in = true;
+                    for (int k = 0; k < 3; k++)
+                        in &= axes >> k & 1 ? other[k] < d.valid[k] : other[k] == at[k];
+                    if (in && pass == 0)
+                        sum += exp(x[j]);
+                    if (in && pass == 1) {
+                        dot += exp(x[j]) / sum * dy[j];
+                        dsum += dy[j];
+                    }
+                }
+            ry[i] = exp(x[i]) / sum;
+            rly[i] = x[i] - log(sum);
+            rdx[i] = ry[i] * (dy[i] - dot);
+            rldx[i] = dy[i] - ry[i] * dsum;
+        }
+        fl_softmax(y, x, &d);
+        fl_log_softmax(ly, x, &d);
+        fl_softmax_grad(dx, y, dy, &d);
+        fl_log_softmax_grad(ldx, ly, dy, &d);
+        check_close("softmax", y, ry, 84, 2e-6);
+        check_close("log_softmax", ly, rly, 84, 2e-6);
+        check_close("softmax_grad", dx, rdx, 84, 2e-6);
+        check_close("log_softmax_grad", ldx, rldx, 84, 5e-6);
+    }
+}
+
+/* Whole, and split in two parts of the vocabulary whose pieces are joined by hand. */
+static void cross_entropy(void **state)
+{
+    (void)state;
+    enum { ROWS = 19, V = 31, VALID = 27, LOW = 16 };
+    for (float smoothing = 0; smoothing < 0.2f; smoothing += 0.1f) {
+        float *x = random_array(ROWS * V, 8), *dloss = random_array(ROWS, 9), *loss = blank(ROWS), *dx = blank(ROWS * V);
+        int32_t target[ROWS];
+        double rloss[ROWS] = { 0 }, rdx[ROWS * V] = { 0 };
+        for (int r = 0; r < ROWS; r++) {
+            target[r] = r % 5 == 2 ? -100 : r * 7 % VALID;
+            double sum = 0, mean = 0;
+            for (int j = 0; j < VALID; j++) {
+                sum += exp(x[r * V + j]);
+                mean += x[r * V + j] / (double)VALID;
+            }
+            if (target[r] == -100)
+                continue;
+            rloss[r] = log(sum) - (1 - (double)smoothing) * x[r * V + target[r]] - smoothing * mean;
+            for (int j = 0; j < VALID; j++)
+                rdx[r * V + j] = dloss[r] * (exp(x[r * V + j]) / sum - (j == target[r] ? 1 - (double)smoothing : 0) - smoothing / (double)VALID);
+        }
+        fl_cross_entropy(loss, x, target, ROWS, V, VALID, -100, smoothing);
+        fl_cross_entropy_grad(dx, dloss, x, target, ROWS, V, VALID, -100, smoothing);
+        check_close("loss", loss, rloss, ROWS, 2e-6);
+        check_close("dlogits", dx, rdx, ROWS * V, 2e-6);
+
+        float *part[2], m[2][ROWS], s[2][ROWS], p[2][ROWS], *dpart[2];
+        int64_t base[2] = { 0, LOW }, n[2] = { LOW, V - LOW };
+        for (int k = 0; k < 2; k++) {
+            part[k] = blank(ROWS * n[k]);
+            dpart[k] = blank(ROWS * n[k]);
+            fl_take(part[k], x, ROWS, V, base[k], n[k], 1, 4);
+            fl_ce_max(m[k], part[k], ROWS, n[k], base[k], VALID);
+        }
+        for (int r = 0; r < ROWS; r++)
+            m[0][r] = m[1][r] = fmaxf(m[0][r], m[1][r]);
+        for (int k = 0; k < 2; k++) {
+            fl_ce_sum_exp(s[k], part[k], m[k], ROWS, n[k], base[k], VALID);
+            fl_ce_pick(p[k], part[k], target, ROWS, n[k], base[k], VALID, -100, smoothing);
+        }
+        for (int r = 0; r < ROWS; r++) {
+            s[0][r] = s[1][r] = s[0][r] + s[1][r];
+            p[0][r] += p[1][r];
+        }
+        fl_ce_loss(loss, m[0], s[0], p[0], target, ROWS, -100);
+        check_close("split loss", loss, rloss, ROWS, 2e-6);
+        for (int k = 0; k < 2; k++) {
+            fl_ce_grad(dpart[k], dloss, part[k], m[k], s[k], target, ROWS, n[k], base[k], VALID, -100, smoothing);
+            fl_put(dx, dpart[k], ROWS, V, base[k], n[k], 1, 4);
+        }
+        check_close("split dlogits", dx, rdx, ROWS * V, 2e-6);
+    }
+}
+
+static void embeddings(void **state)
+{
+    (void)state;
+    enum { COUNT = 50, ROWS = 6, BASE = 4, N = 9 };
+    float *w = random_array(ROWS * N, 10), *dy = random_array(COUNT * N, 11), *y = blank(COUNT * N), *dw = blank(ROWS * N);
+    int32_t ids[COUNT];
+    double ry[COUNT * N] = { 0 }, rdw[ROWS * N] = { 0 };
+    for (int i = 0; i < COUNT; i++) {
+        ids[i] = i * i % 13;
+        int row = ids[i] - BASE;
+        for (int k = 0; row >= 0 && row < ROWS && k < N; k++) {
+            ry[i * N + k] = w[row * N + k];
+            rdw[row * N + k] += dy[i * N + k];
+        }
+    }
+    fl_embedding(y, ids, w, COUNT, BASE, ROWS, N);
+    fl_embedding_grad(dw, dy, ids, COUNT, BASE, ROWS, N);
+    check_close("y", y, ry, COUNT * N, 0);
+    check_close("dw", dw, rdw, ROWS * N, 2e-6);
+}
+
+static void ropes(void **state)
+{
+    (void)state;
+    enum { OUTER = 2, T = 5, INNER = 3, N = 8 };
+    for (int half = 0; half < 2; half++) {
+        float *x = random_array(OUTER * T * INNER * N, 12), *y = blank(OUTER * T * INNER * N);
+        double ry[OUTER * T * INNER * N], back[OUTER * T * INNER * N];
+        for (int r = 0; r < OUTER * T * INNER; r++)
+            for (int i = 0; i < N / 2; i++) {
+                int a = r * N + (half ? i : 2 * i), b = r * N + (half ? i + N / 2 : 2 * i + 1);
+                double angle = (r / INNER % T + 10) * pow(10000, -2.0 * i / N);
+                ry[a] = x[a] * cos(angle) - x[b] * sin(angle);
+                ry[b] = x[a] * sin(angle) + x[b] * cos(angle);
+            }
+        fl_rope(y, x, OUTER, T, INNER, N, 10, 10000, half, false);
+        check_close("rope", y, ry, OUTER * T * INNER * N, 2e-6);
+        for (int i = 0; i < OUTER * T * INNER * N; i++)
+            back[i] = x[i];
+        fl_rope(y, y, OUTER, T, INNER, N, 10, 10000, half, true);
+        check_close("and back", y, back, OUTER * T * INNER * N, 2e-6);
+    }
+}
+
+/* Three steps of PyTorch's AdamW, with its constants in float64. */
+static void adamw(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    float *w = random_array(N, 13), m[N] = { 0 }, v[N] = { 0 }, scale = 0.5f;
+    double rw[N], rm[N] = { 0 }, rv[N] = { 0 }, b1 = 0.9, b2 = 0.95, lr = 0.01, eps = 1e-8, decay = 0.1;
+    for (int i = 0; i < N; i++)
+        rw[i] = w[i];
+    for (int k = 0; k < 3; k++) {
+        struct fl_step s = { .step = k, .lr = 0.01f };
+        float *g = random_array(N, 14 + (uint64_t)k);
+        fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f);
+        for (int i = 0; i < N; i++) {
+            double d = g[i] * 0.5;
+            rw[i] *= 1 - lr * decay;
+            rm[i] = b1 * rm[i] + (1 - b1) * d;
+            rv[i] = b2 * rv[i] + (1 - b2) * d * d;
+            rw[i] -= lr / (1 - pow(b1, k + 1)) * rm[i] / (sqrt(rv[i]) / sqrt(1 - pow(b2, k + 1)) + eps);
+        }
+    }
+    check_close("weights", w, rw, N, 1e-6);
+    float norm, by, squares[2] = { 9, 16 };
+    fl_global_norm(&norm, squares, 2);
+    fl_clip_scale(&by, &norm, 1);
+    assert_float_equal(norm, 5, 0);
+    assert_float_equal(by, 1 / 5.000001, 1e-7);
+    double sum = 0;
+    float *x = random_array(100003, 15), y;
+    for (int i = 0; i < 100003; i++)
+        sum += (double)x[i] * x[i];
+    fl_square_sum(&y, x, 100003);
+    check_close("square sum", &y, &sum, 1, 1e-7);
+}
+
+/* A product in all four transpositions, over two batch dims, against the definition. */
+static void gemms(void **state)
+{
+    (void)state;
+    enum { M = 5, N = 7, K = 3, B0 = 2, B1 = 3 };
+    for (int t = 0; t < 4; t++) {
+        float *a = random_array(B0 * B1 * M * K, 16), *b = random_array(B1 * K * N, 17), *c = random_array(B0 * B1 * M * N, 18);
+        double rc[B0 * B1 * M * N];
+        struct fl_gemm g = { .m = M, .n = N, .k = K, .ta = t & 1, .tb = t >> 1, .lda = t & 1 ? M : K, .ldb = t >> 1 ? K : N, .ldc = N,
+                             .alpha = 2, .beta = 0.5f, .nbatch = 2, .batch = { B0, B1 }, .sa = { B1 * M * K, M * K }, .sb = { 0, K * N },
+                             .sc = { B1 * M * N, M * N } };
+        for (int o = 0; o < B0 * B1; o++)
+            for (int i = 0; i < M; i++)
+                for (int j = 0; j < N; j++) {
+                    double sum = 0;
+                    for (int k = 0; k < K; k++)
+                        sum += a[o * M * K + (t & 1 ? k * M + i : i * K + k)] * (double)b[o % B1 * K * N + (t >> 1 ? j * K + k : k * N + j)];
+                    rc[(o * M + i) * N + j] = 2 * sum + 0.5 * c[(o * M + i) * N + j];
+                }
+        fl_gemm(c, a, b, &g);
+        check_close("c", c, rc, B0 * B1 * M * N, 2e-6);
+    }
+}
+
+static void copies(void **state)
+{
+    (void)state;
+    float x[24], y[24], want[24];
+    for (int i = 0; i < 24; i++)
+        x[i] = (float)i;
+    /* y[c][a][b] = x[a][b][c] */
+    fl_copy_strided(y, x, &(struct fl_strided){ 3, { 4, 2, 3 }, { 6, 3, 1 }, { 1, 12, 4 } }, 4);
+    for (int c = 0; c < 4; c++)
+        for (int a = 0; a < 2; a++)
+            for (int b = 0; b < 3; b++)
+                want[c * 6 + a * 3 + b] = x[a * 12 + b * 4 + c];
+    assert_memory_equal(y, want, sizeof want);
+    float part[16], whole[24];
+    fl_slice_part(part, x, 2, 4, 3, 0, 3, 4);        /* 4 over 3: 2, 1, 1 */
+    assert_float_equal(part[6], 12, 0);
+    fl_pad_part(whole, part, 2, 4, 3, 0, 3, FL_MAX);
+    assert_float_equal(whole[12], 12, 0);
+    assert_true(isinf(whole[6]) && whole[6] < 0);
+    fl_slice_grad(whole, part, 2, 4, 1, 2, 3);
+    assert_float_equal(whole[0], 0, 0);
+    assert_float_equal(whole[3], 0, 0);
+    assert_float_equal(whole[15], 12, 0);
+}
+
+/* fl_exp and those built on it over the whole range. */
+static void scalars(void **state)
+{
+    (void)state;
+    for (double x = -110; x < 90; x += 0.0137) {
+        float f = (float)x;
+        double e = exp((double)f), t = tanh((double)f);
+        if (!(fabs(fl_exp(f) - e) <= 3e-7 * e + 1e-44) && e < 3.4e38)
+            fail_msg("exp(%.9g) is %.9g, expected %.9g", f, fl_exp(f), e);
+        if (!(fabs(fl_tanh(f) - t) <= 4e-7 * fabs(t)))
+            fail_msg("tanh(%.9g) is %.9g, expected %.9g", f, fl_tanh(f), t);
+    }
+    assert_true(isinf(fl_exp(100)) && fl_exp(-INFINITY) == 0 && isnan(fl_exp(NAN)) && fl_exp(0) == 1);
+    assert_float_equal(fl_div(0, 0), 0, 0);
+}
+
+/* A quarter dropped, the same entries whatever part of the tensor a rank holds. */
+static void dropout(void **state)
+{
+    (void)state;
+    enum { A = 40, B = 50 };
+    float x[A * B], y[A * B], part[A * 20];
+    struct fl_step s = { .step = 3, .seed = 9 };
+    for (int i = 0; i < A * B; i++)
+        x[i] = 1;
+    fl_dropout(y, x, &s, 77, 2, 0.25f, &(struct fl_place){ 2, { A, B }, { 0, 0 }, { A, B } });
+    int kept = 0;
+    for (int i = 0; i < A * B; i++)
+        kept += y[i] != 0;
+    assert_in_range(kept, A * B * 0.75 - 80, A * B * 0.75 + 80);
+    fl_dropout(part, x, &s, 77, 2, 0.25f, &(struct fl_place){ 2, { A, 20 }, { 0, 30 }, { A, B } });
+    for (int i = 0; i < A; i++)
+        for (int j = 0; j < 20; j++)
+            assert_float_equal(part[i * 20 + j], y[i * B + 30 + j], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layer_norm), cmocka_unit_test(reductions), cmocka_unit_test(softmaxes), cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(embeddings), cmocka_unit_test(ropes), cmocka_unit_test(adamw), cmocka_unit_test(gemms),
+        cmocka_unit_test(copies), cmocka_unit_test(scalars), cmocka_unit_test(dropout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
