@@ -156,14 +156,15 @@ static struct value *zeros_as(struct boxer *b, int stage, struct value *src, con
 }
 
 /* The cheapest of src and what it was converted to before, to start from. */
-static struct value *cheapest(struct boxer *b, struct value *src, const struct layout *need, struct region *place)
+static struct value *cheapest(struct boxer *b, struct value *src, const struct layout *need, struct region *place,
+                              enum phase when)
 {
     struct value *best = src, **list = hmget(b->variants, src);
     double best_cost = convert_cost(src, &src->lay, need, b->mesh);
     double bytes = layout_bytes(src, &src->lay, b->mesh);
     for (int i = 0; i < arrlen(list); i++) {
         struct value *v = list[i];
-        if (!same_walk(v->region, place) || v->def->op == &op_box_accumulate)
+        if (!same_walk(v->region, place) || v->def->op == &op_box_accumulate || node_root_phase(v->def) > when)
             continue;
         if (v->region != place && (!hmget(b->costly, v) || layout_bytes(v, &v->lay, b->mesh) > bytes))
             continue;
@@ -194,13 +195,13 @@ struct value *boxer_convert(struct boxer *b, int stage, struct value *src, const
         variant_add(b, src, v, false);
         return v;
     }
-    struct value *from = cheapest(b, src, need, place);
+    enum phase when = phase_of_region(b, stage, place);
+    struct value *from = cheapest(b, src, need, place, when);
     if (!from)
         BUG("%s cannot go from %s to %s", src->path, layout_text(src, &src->lay, b->mesh),
             layout_text(src, need, b->mesh));
     struct step steps[MAX_STEP];
     int count = convert_path(from, &from->lay, need, b->mesh, steps, MAX_STEP);
-    enum phase when = phase_of_region(b, stage, place);
     for (int i = 0; i < count; i++) {
         struct node *n = boxing_node(b, stage, &steps[i], place, when);
         struct value *v = boxing_out(b, stage, n, from, &steps[i]);

@@ -91,13 +91,12 @@ struct value *boxer_obtain(struct boxer *b, int stage, struct value *v, const st
         sent = *prime_of(b, home, v);
     }
     /* travels as stored, unless the reader's layout is complete where that is partial, or smaller */
-    bool partial = false, over_time = false;
+    bool partial = false;
     for (int i = 0; i < b->mesh->naxis; i++)
-        if (axis_moves(b->mesh, i) && sent->lay.ax[i].kind == SBP_P && need->ax[i].kind != SBP_P) {
+        if (axis_moves(b->mesh, i) && sent->lay.ax[i].kind == SBP_P && need->ax[i].kind != SBP_P)
             partial = true;
-            over_time |= i == b->mesh->mb;
-        }
-    enum phase when = over_time ? phase : sent->def ? sent->def->phase : phase;
+    /* what is read once a step travels once, when it is complete; else in the phase that makes it */
+    enum phase when = phase_per_microbatch(phase) && sent->def ? sent->def->phase : phase;
     if (partial || layout_bytes(sent, need, b->mesh) < layout_bytes(sent, &sent->lay, b->mesh))
         sent = boxer_convert(b, home, sent, need, boxer_root(b, home, when), when);
     return *prime = boxer_link(b, home, stage, sent, when);

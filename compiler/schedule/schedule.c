@@ -47,11 +47,4 @@ void schedule(struct module *m)
     }
     links_slots(p);
     p->bubble = a->bubble;
-    if (p->nstage > 1 && plan->microbatches < p->nstage) {
-        struct diag *d = diag_warning(W_BUBBLE, plan->mb_span.file ? plan->mb_span : plan->pipeline_span,
-                                      "%d micro-batches keep %d stages idle %.0f %% of the time", (int)plan->microbatches,
-                                      p->nstage, 100 * a->bubble);
-        diag_help(d, "with %d micro-batches it would be %.0f %%", 4 * p->nstage,
-                  100.0 * (p->nstage - 1) / (5 * p->nstage - 1));
-    }
 }
