@@ -28,7 +28,7 @@ struct run *run_physical(struct module *m, enum entry entry, const struct weight
 /* A model input of the next steps: the whole logical tensor of a step, row-major; the array is read at each step. */
 void run_input(struct run *r, const char *name, const double *data);
 void run_step(struct run *r, int64_t step);                       /* step from 0 */
-/* A result of the last step: element 0 on the lowest rank that has it; NAN when there is none. */
+/* A scalar result of the last step, the same on every rank that has it; NAN when it is not, or there is none. */
 double run_output(const struct run *r, const char *name);
 /* The whole logical tensor of an output, put together from all ranks that have it; NULL when there is none. */
 double *run_output_tensor(const struct run *r, const char *name, int64_t *count);

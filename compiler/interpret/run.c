@@ -186,13 +186,19 @@ void run_step(struct run *r, int64_t step)
 
 double run_output(const struct run *r, const char *name)
 {
+    double found = NAN;
     for (int s = 0; s < r->nmachine; s++) {
         struct machine *m = &r->machines[s];
         struct value *v = shget(m->outputs, name);
-        if (v && m->nrank)
-            return cell_read(m, &m->ranks[0], v, 0)->data[0];
+        for (int k = 0; v && k < m->nrank; k++) {
+            double x = cell_read(m, &m->ranks[k], v, 0)->data[0];
+            if (isnan(found))
+                found = x;
+            else if (!(fabs(x - found) <= 1e-12 * fabs(found)))
+                return NAN;
+        }
     }
-    return NAN;
+    return found;
 }
 
 double *run_output_tensor(const struct run *r, const char *name, int64_t *count)
