@@ -39,6 +39,16 @@ static uint64_t dims_of(struct elab *e, const struct value *v)
     return set;
 }
 
+/* The dims that surely run over the batch: those of inputs that are no features (ids, targets, masks). */
+static uint64_t batch_dims(struct elab *e)
+{
+    uint64_t set = 0;
+    for (int i = 0; i < arrlen(e->inputs); i++)
+        if (!type_is_float(e->inputs[i]->type))
+            set |= dims_of(e, e->inputs[i]);
+    return set;
+}
+
 static const char *set_text(struct elab *e, uint64_t set)
 {
     const char *text = "";
@@ -123,7 +133,7 @@ static struct scale follow_div(struct elab *e, struct node *n, struct scale a, s
             s.counted = s.fixed = true;
         return s;
     }
-    uint64_t bad = a.summed & (b.rows | (b.fixed ? 0 : ~b.divided));
+    uint64_t bad = a.summed & (b.rows | (b.fixed ? 0 : ~b.divided & batch_dims(e)));
     if (bad) {
         struct diag *d = diag_error(E_DENOMINATOR, n->span, "a sum over %s is divided by a count still open over %s",
                                     set_text(e, a.summed), set_text(e, bad));
