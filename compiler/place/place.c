@@ -11,7 +11,7 @@ struct placing {
     int stages;
     struct node *cut;            /* the repeat that is cut, or NULL */
     int first, last;             /* stages of its first and last block */
-    bool *overridden;            /* by node id: a place line said so */
+    const struct plan_line **line;   /* by node id: the place line that said so, or NULL */
 };
 
 static bool is_data(const struct value *v)
@@ -85,7 +85,7 @@ static int line_stage(const struct placing *p, struct plan_line *line)
     return low;
 }
 
-static int override(struct placing *p, struct node *n)
+static int place_line(struct placing *p, struct node *n)
 {
     int stage = -1;
     for (int i = 0; i < arrlen(p->plan->lines); i++) {
@@ -105,8 +105,10 @@ static int override(struct placing *p, struct node *n)
             continue;
         }
         int s = line_stage(p, line);
-        if (s >= 0)
+        if (s >= 0) {
             stage = s;
+            p->line[n->id] = line;
+        }
     }
     return stage;
 }
@@ -118,7 +120,15 @@ static void against(struct placing *p, struct node *n, const struct reach *r, in
     struct span at = n->span.file ? n->span : p->plan->span;
     struct diag *d = diag_error(E_PLACE, at, "%s runs on stage %d but reads '%s', which is made on stage %d", n->op->name, stage,
                                 r->highest->path ? r->highest->path : r->highest->def->op->name, r->high);
-    if (r->highest->span.file)
+    const struct plan_line *line = p->line[at_root(r->highest->def)->id];
+    for (int k = 0; !line && k < arrlen(at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
+        const struct value *v = at_root(r->highest->def)->in[k];
+        line = is_data(v) ? p->line[at_root(v->def)->id] : NULL;
+    }
+    line = p->line[n->id] ? p->line[n->id] : line;
+    if (line)
+        diag_label(d, line->span, "because of this line");
+    else if (r->highest->span.file)
         diag_label(d, r->highest->span, "made here");
     diag_help(d, "data flows towards higher stages only: place it on stage %d or later", r->high);
 }
@@ -131,7 +141,7 @@ static void place_forward(struct placing *p)
         if (n->phase != PHASE_FORWARD || n->op->flags & OP_SOURCE)
             continue;
         struct reach r = reach_of(p, n);
-        int said = override(p, n);
+        int said = place_line(p, n);
         if (n == p->cut) {
             after = true;
             n->stage = -1;
@@ -142,9 +152,8 @@ static void place_forward(struct placing *p)
         int usual = !p->cut ? 0 : after ? p->last : p->first;
         n->stage = said >= 0 ? said : r.high > usual ? r.high : usual;
         /* behind a line, what has data but no place of its own follows its data */
-        if (said < 0 && r.highest && p->overridden[at_root(r.highest->def)->id] && !after)
+        if (said < 0 && r.highest && p->line[at_root(r.highest->def)->id] && !after)
             n->stage = r.high;
-        p->overridden[n->id] = said >= 0;
         if (r.high > n->stage)
             against(p, n, &r, n->stage);
     }
@@ -304,7 +313,7 @@ void place(struct module *m)
         struct graph *g = m->graph[e];
         if (!g || stages == 1)
             continue;
-        struct placing p = { .m = m, .plan = plan, .g = g, .stages = stages, .overridden = NEW_ARRAY(bool, g->nnode + 1) };
+        struct placing p = { .m = m, .plan = plan, .g = g, .stages = stages, .line = NEW_ARRAY(const struct plan_line *, g->nnode + 1) };
         if (!find_cut(&p))
             return;
         for (int i = 0; i < arrlen(g->root->nodes); i++)

@@ -70,7 +70,7 @@ static double convert_seconds(const struct problem *p, const struct value *v, in
     double k = m->axis[p->axis].size, bytes = whole_bytes(p, v) * (k - 1) / k;
     unsigned axes = 1u << p->axis;
     if (cut_in_time(p, v, from) || cut_in_time(p, v, to))
-        return p->soft ? broken_price : INFINITY;
+        return p->soft ? broken_price : INFINITY;        /* a line that asks for it is to blame first, see pair_cost */
     if (from == CODE_B)
         return step_seconds(STEP_SLICE, 0, m, axes);
     if (code_is_split(from) && code_is_split(to))
@@ -144,9 +144,13 @@ static double pair_cost(const struct problem *p, const struct value *v, enum pha
     }
     if (c == CODE_NONE)
         return cost;
-    cost += convert_seconds(p, v, a, c) * times(p, v, phase) + bytes / store_rate;
+    double seconds = convert_seconds(p, v, a, c);
+    if (seconds >= broken_price && p->asked[v->id] >> c & 1)
+        seconds /= 2;
+    cost += seconds * (seconds < broken_price / 2 ? times(p, v, phase) : 1) + bytes / store_rate;
     cost += code_is_split(a) && !is_parameter(v) && split_by_weight(p, v->dim[a - CODE_S]) ? gather_price : 0;
-    if (p->s->m->plan->strict && phase != PHASE_UPDATE && !(p->asked[v->id] >> c & 1))
+    /* gradients have no lines of their own: strict is about the forward */
+    if (p->s->m->plan->strict && phase == PHASE_FORWARD && !(p->asked[v->id] >> c & 1))
         cost += p->soft ? broken_price : INFINITY;
     return cost;
 }
@@ -320,6 +324,7 @@ static void blame(struct problem *p)
     struct solution answer = attempt(p);
     if (!answer.feasible)
         BUG("no layouts along axis %s even without pins", p->s->mesh->axis[p->axis].name);
+    write_back(p, &answer);
     for (int i = 0; i < arrlen(p->actors) && shown < 3; i++) {
         const struct actor *a = &p->actors[i];
         for (int k = 0; k < arrlen(a->in) && shown < 3; k++) {
@@ -334,7 +339,7 @@ static void blame(struct problem *p)
                 continue;
             }
             enum phase phase = conversion_phase(value_phase(v), a->phase);
-            if (x->c[at] != need || pair_cost(p, v, phase, false, x->a[at], need) < broken_price)
+            if (x->c[at] != need || pair_cost(p, v, phase, false, x->a[at], need) < broken_price / 2)
                 continue;
             if (cut_in_time(p, v, x->a[at]) || cut_in_time(p, v, need))
                 explain_cut(p->s, p->axis, a, k, x->a[at], need);

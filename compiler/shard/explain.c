@@ -69,10 +69,24 @@ static struct diag *begin(struct sharding *s, enum diag_code code, const struct 
     return d;
 }
 
+static bool takes_partial(const struct actor *a, int operand)
+{
+    for (int j = 0; j < arrlen(a->choices); j++)
+        if (code_is_partial(a->choices[j].in[operand]))
+            return true;
+    return false;
+}
+
+/* What reads, in the user's words. */
+static const char *reader_name(const struct actor *a)
+{
+    return a->carry >= 0 ? "repeat" : a->node->op == &op_to ? "this line" : a->node->op->name;
+}
+
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
 {
     const struct value *v = a->in[operand];
-    const char *ax = s->mesh->axis[axis].name, *op = a->carry >= 0 ? "repeat" : a->node->op->name;
+    const char *ax = s->mesh->axis[axis].name, *op = reader_name(a);
     int pinned = value_fixed(s, v, axis);
     struct layout l = with(&v->lay, axis, pinned);
     bool partial = code_is_partial(pinned);
@@ -81,8 +95,8 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
                                    : mem_printf("%s cannot read '%s' pinned as %s", op, name_of(v), layout_type_text(v, &l, s->mesh)));
     diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));
     if (partial)
-        diag_help(d, "reduce first: `sbp` in place of `pin` (%s); or give the other operand on one rank only, as {%s: P}",
-                  conversion_text(s, v, axis, pinned, wanted), ax);
+        diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted),
+                  takes_partial(a, operand) ? mem_printf("; or make the other operand {%s: P}, added on one rank", ax) : "");
     else
         diag_help(d, "write `sbp` in place of `pin`: a converted copy for this reader costs %s",
                   conversion_text(s, v, axis, pinned, wanted));
@@ -94,7 +108,7 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     int stored = sbp_code(v->lay.ax[axis]);
     struct layout to = with(&v->lay, axis, wanted);
     struct diag *d = begin(s, E_STRICT, a, v, mem_printf("%s needs '%s' as %s, and `strict` forbids the conversion", 
-                           a->carry >= 0 ? "repeat" : a->node->op->name, name_of(v), layout_type_text(v, &to, s->mesh)));
+                           reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh)));
     diag_note(d, "it would cost %s", conversion_text(s, v, axis, stored, wanted));
     diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), layout_text(v, &to, s->mesh));
 }
@@ -105,7 +119,7 @@ void explain_cut(struct sharding *s, int axis, const struct actor *a, int operan
     const char *ax = s->mesh->axis[axis].name;
     struct layout from = with(&v->lay, axis, stored), to = with(&v->lay, axis, wanted);
     struct diag *d = begin(s, E_OPEN_MICROBATCH, a, v, mem_printf("%s needs '%s' as %s, but it is %s, and its rows are cut into micro-batches",
-                           a->carry >= 0 ? "repeat" : a->node->op->name, name_of(v), layout_type_text(v, &to, s->mesh),
+                           reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh),
                            layout_type_text(v, &from, s->mesh)));
     if (s->m->plan->mb_span.file)
         diag_label(d, s->m->plan->mb_span, "micro-batches are cut here");

@@ -90,6 +90,15 @@ static void note_uneven(struct sharding *s, struct dim *dim, int axis)
     arrlast(s->uneven).axis = axis;
 }
 
+/* A line that is wrong for many tensors is reported once. */
+static bool first_refusal(struct sharding *s, struct span span)
+{
+    if (hmgeti(s->refused, span) >= 0)
+        return false;
+    hmput(s->refused, span, 1);
+    return true;
+}
+
 /* Fills lay and *axes (those named, of more than one rank); false after a diagnostic. */
 static bool resolve(struct sharding *s, const struct layout_part *parts, const struct target *t, struct layout *lay,
                     unsigned *axes)
@@ -138,7 +147,8 @@ static bool resolve(struct sharding *s, const struct layout_part *parts, const s
                     note_uneven(s, t->dim[d], a);
             continue;
         }
-        explain_divide(s, parts[at[d]].span, t->name, t->dim[d], split, n, (split & uneven) != 0);
+        if (first_refusal(s, parts[at[d]].span))
+            explain_divide(s, parts[at[d]].span, t->name, t->dim[d], split, n, (split & uneven) != 0);
         return false;
     }
     *axes = given;

@@ -47,6 +47,7 @@ struct sharding {
     struct mesh *mesh;
     struct { struct dim *dim; int axis; } *uneven;   /* stb_ds arrays: splits the user wrote `uneven` */
     struct { struct dim *dim; int axis; } *data;     /* splits of model inputs: whatever has the dim stays so */
+    struct { struct span key; int value; } *refused;     /* parts of lines that got a diagnostic: one is enough */
     /* of the entry being solved */
     struct graph *g;
     struct fixed *fixed;                             /* by value id */
