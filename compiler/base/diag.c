@@ -114,8 +114,9 @@ static int by_place(const void *a, const void *b)
     return x->order - y->order;
 }
 
-/* One source line with its caret: tabs become one blank, so that columns agree; long lines are cut around the caret. */
-static void print_source(FILE *to, struct span at, const char *text, char mark, int width)
+/* One source line (unless it stands above already) and its caret: tabs become one blank, so that columns agree; long
+ * lines are cut around the caret. */
+static void print_source(FILE *to, struct span at, const char *text, char mark, int width, bool shown_above)
 {
     enum { SHOWN = 110 };
     struct position p = source_position(at.file, at.begin);
@@ -124,12 +125,15 @@ static void print_source(FILE *to, struct span at, const char *text, char mark, 
     if (p.column > SHOWN - 20)
         from = p.column - SHOWN / 2;
     int shown = length - from > SHOWN ? SHOWN : length - from;
-    fprintf(to, "%*d | ", width, p.line);
-    for (int i = 0; i < shown; i++) {
-        unsigned char c = (unsigned char)line[from + i];
-        fputc(c < 32 || c == 127 ? ' ' : c, to);
+    if (!shown_above) {
+        fprintf(to, "%*d | ", width, p.line);
+        for (int i = 0; i < shown; i++) {
+            unsigned char c = (unsigned char)line[from + i];
+            fputc(c < 32 || c == 127 ? ' ' : c, to);
+        }
+        fputc('\n', to);
     }
-    fprintf(to, "\n%*s | ", width, "");
+    fprintf(to, "%*s | ", width, "");
     for (int i = 0; i < p.column - 1 - from; i++)
         if (i + from >= length || ((unsigned char)line[from + i] & 0xC0) != 0x80)
             fputc(' ', to);
@@ -143,29 +147,43 @@ static void print_source(FILE *to, struct span at, const char *text, char mark, 
     fprintf(to, "%s%s\n", text && *text ? " " : "", text ? text : "");
 }
 
+/* Is the second place on the line of the first, short enough that both cut it alike? */
+static bool same_line(struct span a, struct span b)
+{
+    struct position p = source_position(a.file, a.begin), q = source_position(b.file, b.begin);
+    return a.file == b.file && p.line == q.line && p.column < 90 && q.column < 90;
+}
+
+/* The places in the order they are shown: the main one, labels on its line, then the others as they were added. */
+static struct label *places_in_order(const struct diag *d)
+{
+    struct label *places = NULL;
+    arrput(places, ((struct label){d->at, d->mark}));
+    for (int beside = 1; beside >= 0; beside--)
+        for (int i = 0; i < arrlen(d->labels); i++)
+            if (same_line(d->at, d->labels[i].at) == beside)
+                arrput(places, d->labels[i]);
+    return places;
+}
+
 static void diag_print_text(FILE *to, const struct diag *d)
 {
     fprintf(to, "%s[%c%04d]: %s\n", d->warning ? "warning" : "error", d->warning ? 'W' : 'E', codes[d->code].number,
             d->fact);
-    if (d->at.file) {
-        int widest = source_position(d->at.file, d->at.begin).line;
-        for (int i = 0; i < arrlen(d->labels); i++) {
-            int line = source_position(d->labels[i].at.file, d->labels[i].at.begin).line;
-            if (line > widest)
-                widest = line;
-        }
-        int width = snprintf(NULL, 0, "%d", widest);
-        struct position p = source_position(d->at.file, d->at.begin);
-        fprintf(to, "%*s--> %s:%d:%d\n", width, "", source_get(d->at.file)->name, p.line, p.column);
-        print_source(to, d->at, d->mark, '^', width);
-        for (int i = 0; i < arrlen(d->labels); i++) {
-            const struct label *l = &d->labels[i];
-            if (l->at.file != d->at.file) {
-                p = source_position(l->at.file, l->at.begin);
-                fprintf(to, "%*s::: %s:%d:%d\n", width, "", source_get(l->at.file)->name, p.line, p.column);
-            }
-            print_source(to, l->at, l->text, '-', width);
-        }
+    struct label *places = d->at.file ? places_in_order(d) : NULL;
+    int widest = 0;
+    for (int i = 0; i < arrlen(places); i++) {
+        int line = source_position(places[i].at.file, places[i].at.begin).line;
+        if (line > widest)
+            widest = line;
+    }
+    int width = snprintf(NULL, 0, "%d", widest);
+    for (int i = 0; i < arrlen(places); i++) {
+        struct span at = places[i].at;
+        struct position p = source_position(at.file, at.begin);
+        if (i == 0 || at.file != places[i - 1].at.file)
+            fprintf(to, "%*s%s %s:%d:%d\n", width, "", i ? ":::" : "-->", source_get(at.file)->name, p.line, p.column);
+        print_source(to, at, places[i].text, i ? '-' : '^', width, i && same_line(places[i - 1].at, at));
     }
     for (int i = 0; i < arrlen(d->notes); i++)
         fprintf(to, "note: %s\n", d->notes[i]);
