@@ -64,7 +64,8 @@ static void help_signature(struct diag *d, const struct op *op, const struct for
     const char *text = "";
     for (int i = 0; i < arrlen(formals); i++)
         text = mem_printf("%s%s%s%s%s%s", text, i ? ", " : "", spelling(&formals[i]),
-                          formals[i].variadic ? ", .." : "", formals[i].otherwise ? " = " : formals[i].optional ? "?" : "",
+                          formals[i].variadic ? ", .." : "",
+                          formals[i].otherwise ? " = " : formals[i].optional ? "?" : "",
                           formals[i].otherwise ? formals[i].otherwise : "");
     diag_help(d, "%s(%s): %s", op->name, text, op->doc);
 }
@@ -80,7 +81,8 @@ int axis_of(struct frame *f, struct ast *a, const struct value *v)
             for (int i = 0; i < v->ndim; i++)
                 if (v->dim[i] == item.dim) {
                     if (found >= 0) {
-                        struct diag *d = diag_error(E_SHAPE, a->span, "%s has the dim %s twice", value_type_text(v, NULL),
+                        struct diag *d = diag_error(E_SHAPE, a->span, "%s has the dim %s twice", value_type_text(v,
+                                                                                                                 NULL),
                                                     a->name);
                         diag_help(d, "give its position: axis = %d or axis = %d", found, i);
                         return -1;

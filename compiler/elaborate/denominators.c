@@ -191,7 +191,8 @@ void scale_follow(struct frame *f, struct node *n)
 {
     struct elab *e = f->e;
     struct scale s = {0};
-    struct scale a = scale_of(e, arrlen(n->in) > 0 ? n->in[0] : NULL), b = scale_of(e, arrlen(n->in) > 1 ? n->in[1] : NULL);
+    struct scale a = scale_of(e, arrlen(n->in) > 0 ? n->in[0] : NULL);
+    struct scale b = scale_of(e, arrlen(n->in) > 1 ? n->in[1] : NULL);
     if (n->op == &op_count) {
         s = follow_count(e, n);
     } else if (n->op == &op_sum || n->op == &op_mean) {

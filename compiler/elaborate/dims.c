@@ -1,5 +1,6 @@
 /* Dim and const expressions. A dim expression is arithmetic on whole numbers, exact: what does not divide is an error,
- * not a rounding, because two sizes that should agree then would not. A const expression is arithmetic on real numbers. */
+ * not a rounding, because two sizes that should agree then would not. A const expression is arithmetic on real
+ * numbers. */
 #include "elaborate.h"
 #include <math.h>
 #include <string.h>
@@ -55,7 +56,8 @@ static bool name_number(struct frame *f, struct ast *a, double *to)
             return true;
         }
         if (b->kind == BIND_INDEX) {
-            struct diag *d = diag_error(E_TYPE, a->span, "'%s' changes from block to block, but a fixed number is needed here",
+            struct diag *d = diag_error(E_TYPE, a->span,
+                                        "'%s' changes from block to block, but a fixed number is needed here",
                                         a->name);
             diag_label(d, b->span, "the index of this repeat");
         } else if (b->item.kind != ITEM_POISON) {
@@ -95,7 +97,8 @@ static bool dim_divide(struct ast *a, int64_t l, int64_t r, bool up, int64_t *to
         return false;
     }
     if (l % r && !up) {
-        struct diag *d = diag_error(E_DIM_VALUE, a->span, "%s is not exact: %lld / %lld leaves %lld", span_text(a->span),
+        struct diag *d = diag_error(E_DIM_VALUE, a->span, "%s is not exact: %lld / %lld leaves %lld",
+                                    span_text(a->span),
                                     (long long)l, (long long)r, (long long)(l % r));
         diag_help(d, "change one of them, or write ceil(%s) if rounding up is meant", span_text(a->span));
         return false;
@@ -141,7 +144,8 @@ bool dim_eval(struct frame *f, struct ast *a, int64_t *to)
             v = a->num;
         }
         if (v != floor(v) || fabs(v) > 9e15) {
-            diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span), const_text(v));
+            diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span),
+                       const_text(v));
             return false;
         }
         *to = (int64_t)v;

@@ -1,5 +1,6 @@
 /* elaborate: the whole program from syntax to a typed module. Each entry of the program gets its own graph, from the
- * same model, over the same parameters. When one of them has errors the others are not tried: they would say the same. */
+ * same model, over the same parameters. When one of them has errors the others are not tried: they would say the
+ * same. */
 #include "elaborate.h"
 #include <string.h>
 
@@ -41,7 +42,8 @@ void output_run(struct frame *f, struct ast *a)
     struct ast *name = metric ? a : ast_kid(a, 0), *what = metric ? ast_kid(a, 0) : ast_kid(a, 1);
     const char *word = metric ? "metric" : "output";
     if (f->caller || arrlen(f->levels)) {
-        struct diag *d = diag_error(E_BLOCK_LINE, a->span, "%s stands in the body of the model, outside of its repeats", word);
+        struct diag *d = diag_error(E_BLOCK_LINE, a->span,
+                                    "%s stands in the body of the model, outside of its repeats", word);
         if (arrlen(f->levels))
             diag_label(d, arrlast(f->levels).ast->span, "this repeat");
         return;
@@ -51,14 +53,16 @@ void output_run(struct frame *f, struct ast *a)
     struct span span = name->name_span.file ? name->name_span : name->span;
     struct binding *old = scope_output(f, name->name);
     if (old) {
-        diag_label(diag_error(E_DUPLICATE, span, "two outputs are called '%s'", name->name), old->span, "the first one");
+        diag_label(diag_error(E_DUPLICATE, span, "two outputs are called '%s'", name->name), old->span,
+                   "the first one");
         return;
     }
     arrput(f->outputs, ((struct binding){.name = name->name, .span = span}));
     if (!v)
         return;
     if (metric && (v->ndim || !type_is_float(v->type))) {
-        struct diag *d = diag_error(E_SHAPE, a->span, "a metric is one number, but this is %s", value_type_text(v, NULL));
+        struct diag *d = diag_error(E_SHAPE, a->span, "a metric is one number, but this is %s", value_type_text(v,
+                                                                                                                NULL));
         diag_help(d, "reduce it first, as in sum(x) / count(y)");
         return;
     }
@@ -152,7 +156,8 @@ static void check_sample(struct elab *e)
     struct graph *g = e->g;
     struct ast *block = e->sample;
     if (!arrlen(g->outputs)) {
-        struct diag *d = diag_error(E_UNKNOWN_NAME, block->span, "sample needs the logits, but the model has no output '%s'",
+        struct diag *d = diag_error(E_UNKNOWN_NAME, block->span,
+                                    "sample needs the logits, but the model has no output '%s'",
                                     e->m->sample.output);
         diag_label(d, e->m->model_span, "the model");
         diag_help(d, "add a line such as `output %s` before its return", e->m->sample.output);
@@ -160,7 +165,8 @@ static void check_sample(struct elab *e)
     }
     struct value *v = g->outputs[0].value;
     if (v->ndim < 2 || !type_is_float(v->type)) {
-        struct diag *d = diag_error(E_SHAPE, v->span, "sample draws from logits [N, T, V], but '%s' is %s", e->m->sample.output,
+        struct diag *d = diag_error(E_SHAPE, v->span, "sample draws from logits [N, T, V], but '%s' is %s",
+                                    e->m->sample.output,
                                     value_type_text(v, NULL));
         diag_label(d, block->span, "needed here");
     }
@@ -227,7 +233,10 @@ void elaborate(struct module *m)
     m->model_span = model->ast->name_span;
     int before = diag_errors();
     bool present[ENTRIES] = {
-        [ENTRY_TRAIN] = e.train || (!e.evaluate && !e.sample), [ENTRY_EVALUATE] = e.evaluate, [ENTRY_SAMPLE] = e.sample};
+        [ENTRY_TRAIN] = e.train || (!e.evaluate && !e.sample),
+        [ENTRY_EVALUATE] = e.evaluate,
+        [ENTRY_SAMPLE] = e.sample,
+    };
     for (int k = 0; k < ENTRIES && diag_errors() == before; k++)
         if (present[k])
             build_entry(&e, model, (enum entry)k);

@@ -4,9 +4,10 @@
  *     dims.c          dim and const expressions
  *     scope.c         what a name means inside a body, labels and paths
  *     expr.c          expressions to nodes          call.c   calls of ops      index.c  x[..]
- *     layer.c         calls of layers, bodies       repeat.c carried names     params.c param and state
+ *     layer.c         calls of layers: label.c their paths, header.c their arguments, body.c their statements
+ *     repeat.c        carried names                 params.c param, state, inputs
  *     denominators.c  counts that are still open
- *     mesh.c plan.c   the chosen plan               train.c files.c            the other blocks
+ *     mesh.c plan.c   the chosen plan               train.c data.c files.c     the other blocks
  *     match.c         every pattern matches something
  *
  * After a user error an expression is ITEM_POISON, or a function returns NULL or false: whoever gets that stays
@@ -88,8 +89,8 @@ struct instance {
     struct span span;            /* the label, or the call */
     bool labelled;
     const char *index;           /* h[i]: "i"; NULL without one */
-    struct { const char *key; int value; } *times;   /* how often its body assigns a name, and how often it did so far */
-    struct { const char *key; int value; } *seen;
+    struct { const char *key; int value; } *times;   /* how often its body assigns a name */
+    struct { const char *key; int value; } *seen;    /* and how often it did so far */
 };
 
 struct level {                   /* a repeat whose body is being elaborated */
@@ -123,7 +124,7 @@ struct item item_dim(struct dim *d, struct ast *a);
 
 struct binding *scope_find(struct frame *f, const char *name);       /* in this body only; NULL */
 void scope_bind(struct frame *f, enum binding_kind kind, const char *name, struct item item, struct span span);
-bool scope_check_new(struct frame *f, const char *name, struct span span);   /* diagnoses a name that means something else */
+bool scope_check_new(struct frame *f, const char *name, struct span span);   /* diagnoses a name already taken */
 struct instance *scope_label(struct frame *f, const char *name);     /* a label used in this body so far */
 struct item scope_name(struct frame *f, struct ast *name);           /* diagnoses unknown names */
 void scope_unknown(struct frame *f, const char *what, const char *name, struct span span);
@@ -158,18 +159,24 @@ bool emit_finish(struct frame *f, struct node *n);
 struct item emit_result(struct frame *f, struct node *n, struct ast *a);     /* finish, then its outputs as an item */
 int axis_of(struct frame *f, struct ast *a, const struct value *v);  /* index of a dim; -1 after a diagnostic */
 
-/* ---- layer.c, repeat.c, params.c ---- */
-struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, struct ast *label);
-struct item labelled(struct frame *f, struct ast *label, struct ast *what);
+/* ---- label.c, header.c, body.c, layer.c, repeat.c, params.c ---- */
 bool label_path(struct frame *f, struct ast *label, const char **name, const char **suffix, struct region **home);
+const char *label_index(struct ast *label);          /* "i" of h[i]; NULL without one */
+struct item labelled(struct frame *f, struct ast *label, struct ast *what);
+/* The output of a labelled call carries the label's path; values with an id below `before` are older than the call. */
+void name_output(struct frame *f, struct instance *inst, struct item result, int before);
+void header_check(struct decl *layer);
+bool arguments_known(struct decl *layer, struct ast *call);
+bool bind_formal(struct frame *f, struct frame *g, struct ast *call, int k, int pass);   /* argument k, of f, into g */
 void body_run(struct frame *f, struct ast *body);
 void body_count(struct instance *inst, struct ast *body);
+void assigned_names(struct ast *body, const char ***to);             /* of a body and the repeats in it */
+void output_run(struct frame *f, struct ast *a);                     /* elaborate.c: output and metric */
+struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, struct ast *label);
 void repeat_run(struct frame *f, struct ast *a);
 void param_run(struct frame *f, struct ast *a);
 void model_inputs(struct frame *f, struct ast *params);
-void output_run(struct frame *f, struct ast *a);    /* elaborate.c: output and metric */
 bool type_find(const char *name, enum type *to);
-void assigned_names(struct ast *body, const char ***to);             /* every name a body assigns, nested repeats included */
 
 /* ---- denominators.c ---- */
 void scale_follow(struct frame *f, struct node *n);  /* after each node of the user's: what is open where */
@@ -183,7 +190,8 @@ void mesh_add_time(struct plan *p);
 void axis_unknown(const struct mesh *m, const char *name, struct span span);
 struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout, bool in_model);
 
-/* ---- train.c, files.c, match.c ---- */
+/* ---- train.c, data.c, files.c, match.c ---- */
+void data_read(struct frame *f, struct ast *data, struct data_binding **to);
 void train_collect(struct elab *e);                  /* train, evaluate, sample */
 void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
 void params_rules(struct elab *e);                   /* decay and frozen patterns */

@@ -1,5 +1,5 @@
-/* Expressions to nodes. What is made of numbers alone is folded to a number; a number beside a tensor becomes a constant
- * node; the operators + - * / and the comparisons are ops like any other, a @ b is an einsum. */
+/* Expressions to nodes. What is made of numbers alone is folded to a number; a number beside a tensor becomes a
+ * constant node; the operators + - * / and the comparisons are ops like any other, a @ b is an einsum. */
 #include "elaborate.h"
 #include <math.h>
 #include <string.h>

@@ -62,7 +62,8 @@ static struct param *param_of(struct elab *e, struct ast *pattern)
         if (!pattern_match(pattern->name, e->m->params[i]->path, NULL, NULL))
             continue;
         if (found) {
-            diag_error(E_PATTERN, pattern->span, "a file name is for one parameter, but this matches %s and %s", found->path,
+            diag_error(E_PATTERN, pattern->span, "a file name is for one parameter, but this matches %s and %s",
+                       found->path,
                        e->m->params[i]->path);
             return NULL;
         }
@@ -79,7 +80,7 @@ static void map(struct frame *f, struct ast *a)
     struct param *p = param_of(f->e, pattern);
     if (!text || text->kind != AST_STRING || ast_kid(a, 3)) {
         diag_help(diag_error(E_FILE, a->span, "a parameter is one tensor of the file"),
-                  "write NAME = \"name in the file\" as [shape in the file], and transpose if its two dims are swapped");
+                  "write NAME = \"name in the file\" as [shape in the file], and transpose if two dims are swapped");
         return;
     }
     int used = 0;
@@ -92,7 +93,8 @@ static void map(struct frame *f, struct ast *a)
     }
     for (int k = 0; k < used; k++)
         if (arrlen(p->stack) > k && !strstr(name, mem_printf("{%d}", k))) {
-            struct diag *d = diag_error(E_FILE, text->span, "all blocks of %s would have one name in the file", p->path);
+            struct diag *d = diag_error(E_FILE, text->span, "all blocks of %s would have one name in the file",
+                                        p->path);
             diag_help(d, "name the block, as in h[i].. = \"h.{i}..\"");
             return;
         }
@@ -107,7 +109,8 @@ static void map(struct frame *f, struct ast *a)
         if (!read_shape(f, shape, &p->file_shape, &count))
             return;
         if (count != param_count(p)) {
-            struct diag *d = diag_error(E_SHAPE, shape->span, "%lld elements in the file, but %s has %lld", (long long)count,
+            struct diag *d = diag_error(E_SHAPE, shape->span, "%lld elements in the file, but %s has %lld",
+                                        (long long)count,
                                         p->path, (long long)param_count(p));
             diag_label(d, p->span, "declared here");
         }

@@ -124,7 +124,8 @@ void mesh_build(struct frame *f, struct plan *p, struct ast *a)
         const char *product = "";
         for (int i = 0; i < m->naxis; i++)
             product = mem_printf("%s%s%d", product, i ? " x " : "", m->axis[i].size);
-        struct diag *d = diag_error(E_RANKS, a->span, "the mesh has %s = %lld ranks, but %lld devices are named", product,
+        struct diag *d = diag_error(E_RANKS, a->span, "the mesh has %s = %lld ranks, but %lld devices are named",
+                                    product,
                                     (long long)ranks, (long long)named);
         diag_label(d, on->span, "%lld devices", (long long)named);
     }
@@ -135,7 +136,8 @@ void mesh_add_time(struct plan *p)
 {
     struct mesh *m = &p->mesh;
     m->mb = m->naxis;
-    m->axis[m->naxis++] = (struct axis){.name = time_axis, .size = (int)p->microbatches, .time = true, .span = p->mb_span};
+    m->axis[m->naxis++] = (struct axis){.name = time_axis, .size = (int)p->microbatches, .time = true,
+                                        .span = p->mb_span};
 }
 
 /* ---- layouts ---- */

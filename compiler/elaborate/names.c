@@ -128,7 +128,8 @@ static void collect(struct elab *e, struct ast *program)
             arrput(e->files, a);
             break;
         case AST_CLUSTER:
-            diag_error(E_BLOCK_LINE, a->span, "a cluster block has no use in this version: plans are not compared by cost");
+            diag_error(E_BLOCK_LINE, a->span,
+                       "a cluster block has no use in this version: plans are not compared by cost");
             break;
         default:
             break;
@@ -159,7 +160,8 @@ static bool overridden(struct elab *e, struct decl *d, double *to)
         if (end == value || *end || (d->kind == DECL_DIM && !whole)) {
             if (first) {
                 struct diag *g = diag_error(E_SET, d->ast->name_span, "--set %s=%s: %s", d->name, value,
-                                            d->kind == DECL_DIM ? "a dim is a whole number, 1 or more" : "not a number");
+                                            d->kind == DECL_DIM ? "a dim is a whole number, 1 or more" :
+                                            "not a number");
                 diag_mark(g, "would be set here");
             }
             *to = NAN;

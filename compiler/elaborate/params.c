@@ -3,6 +3,16 @@
 #include "elaborate.h"
 #include <string.h>
 
+bool type_find(const char *name, enum type *to)
+{
+    for (int t = 0; t < TYPES; t++)
+        if (!strcmp(type_name[t], name)) {
+            *to = (enum type)t;
+            return true;
+        }
+    return false;
+}
+
 static bool explicit_type(struct frame *f, struct ast *type, enum type *t, struct dim **dims, int *ndim)
 {
     if (!type_find(type->name, t)) {
@@ -144,7 +154,8 @@ void model_inputs(struct frame *f, struct ast *params)
     for (int i = 0; i < ast_count(params); i++) {
         struct ast *a = params->kids[i];
         if (a->kind != AST_INPUT) {
-            struct diag *d = diag_error(E_ARGUMENTS, a->span, "a model takes tensors; '%s' has no caller to give it", a->name);
+            struct diag *d = diag_error(E_ARGUMENTS, a->span, "a model takes tensors; '%s' has no caller to give it",
+                                        a->name);
             diag_help(d, "declare it with dim or const at the top of the file");
             continue;
         }

@@ -1,5 +1,5 @@
-/* Plans. All are listed; only the chosen one is read: its mesh, micro-batches, pipeline and lines. What a line's pattern
- * matches is decided by the passes that use it. */
+/* Plans. All are listed; only the chosen one is read: its mesh, micro-batches, pipeline and lines. What a line's
+ * pattern matches is decided by the passes that use it. */
 #include "elaborate.h"
 #include <string.h>
 
@@ -28,8 +28,10 @@ static void microbatches(struct frame *f, struct plan *p, struct ast *a)
             arrput(dims, f->e->m->dims[i]->name);
         const char *near = suggest(dim->name, dims);
         struct diag *g = diag_error(E_UNKNOWN_NAME, dim->span, "no dim is called '%s'", dim->name);
-        diag_help(g, near ? "did you mean '%s'?" : "micro-batches are cut along the dim of the sequences, as in `over N`%s",
-                  near ? near : "");
+        if (near)
+            diag_help(g, "did you mean '%s'?", near);
+        else
+            diag_help(g, "micro-batches are cut along the dim of the sequences, as in `over N`");
         return;
     }
     if (!decl_ready(f, d, dim->span))
@@ -37,7 +39,8 @@ static void microbatches(struct frame *f, struct plan *p, struct ast *a)
     p->mb_dim = d->dim;
     p->microbatches = count;
     if (d->dim->size % count) {
-        struct diag *g = diag_error(E_MICROBATCH, a->span, "%s = %lld does not divide into %lld micro-batches", dim->name,
+        struct diag *g = diag_error(E_MICROBATCH, a->span, "%s = %lld does not divide into %lld micro-batches",
+                                    dim->name,
                                     (long long)d->dim->size, (long long)count);
         diag_label(g, d->dim->span, "%s = %lld", dim->name, (long long)d->dim->size);
         const char *legal = "";
@@ -132,7 +135,8 @@ static void stage_range(struct frame *f, struct plan *p, struct ast *where, stru
             return;
     }
     if (line->stage_low >= line->stage_high || line->stage_high > stages) {
-        struct diag *d = diag_error(E_PLACE, range->span, "%s has the stages 0 to %lld", axis->name, (long long)stages - 1);
+        struct diag *d = diag_error(E_PLACE, range->span, "%s has the stages 0 to %lld", axis->name,
+                                    (long long)stages - 1);
         diag_label(d, m->axis[at].span, "%lld stages", (long long)stages);
     }
 }

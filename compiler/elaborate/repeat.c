@@ -51,7 +51,8 @@ static bool take_results(struct frame *f, struct carried *carried, struct ast *a
         if (!c->result) {
             fine = false;
         } else if (!same_type(c->arg, c->result)) {
-            struct diag *d = diag_error(E_CARRY, b->span, "the repeat carries '%s' as %s, but the body leaves %s", c->name,
+            struct diag *d = diag_error(E_CARRY, b->span, "the repeat carries '%s' as %s, but the body leaves %s",
+                                        c->name,
                                         value_type_text(c->arg, NULL), value_type_text(c->result, NULL));
             diag_label(d, c->before, "%s before the repeat", value_type_text(c->arg, NULL));
             fine = false;
