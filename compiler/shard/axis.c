@@ -145,6 +145,8 @@ static double pair_cost(const struct problem *p, const struct value *v, enum pha
     if (c == CODE_NONE)
         return cost;
     double seconds = convert_seconds(p, v, a, c);
+    if (phase == PHASE_UPDATE && seconds < broken_price / 2)         /* gradients share one collective: no start of their own */
+        seconds -= 0.98 * axis_latency(p->s->mesh, p->axis) * (code_is_partial(a) && !code_is_split(c) ? 1.5 : 1);
     if (seconds >= broken_price && p->asked[v->id] >> c & 1)
         seconds /= 2;
     cost += seconds * (seconds < broken_price / 2 ? times(p, v, phase) : 1) + bytes / store_rate;
@@ -316,7 +318,34 @@ static struct solution attempt(struct problem *p)
     return solver_run(p->solver, 4e6);
 }
 
-/* Finds the lines that stand in the way: the cheapest choice when breaking one costs, and where it does. */
+/* Says where actor a breaks a line, if it does; how many places it found. */
+static int blame_actor(struct problem *p, const struct solution *answer, const struct actor *a)
+{
+    int shown = 0;
+    for (int k = 0; k < arrlen(a->in); k++) {
+        const struct value *v = a->in[k];
+        if (!v)
+            continue;
+        enum phase phase = conversion_phase(value_phase(v), a->phase);
+        const struct copy *x = &p->copies[v->id][phase];
+        int need = a->choices[answer->choice[a->var]].in[k], at = answer->choice[x->var];
+        if (read_cost(p, a, v, need, x->a[at], x->c[at], CODE_NONE) >= broken_price) {
+            explain_pin(p->s, p->axis, a, k, need);
+        } else if (x->c[at] == need && pair_cost(p, v, phase, false, x->a[at], need) >= broken_price / 2) {
+            if (cut_in_time(p, v, x->a[at]) || cut_in_time(p, v, need))
+                explain_cut(p->s, p->axis, a, k, x->a[at], need);
+            else
+                explain_strict(p->s, p->axis, a, k, need);
+        } else {
+            continue;
+        }
+        shown++;
+    }
+    return shown;
+}
+
+/* Finds the lines that stand in the way: the cheapest choice when breaking one costs, and where it does. A line that asks
+ * for a conversion itself comes first; what follows from it is not reported. */
 static void blame(struct problem *p)
 {
     int shown = 0;
@@ -325,29 +354,10 @@ static void blame(struct problem *p)
     if (!answer.feasible)
         BUG("no layouts along axis %s even without pins", p->s->mesh->axis[p->axis].name);
     write_back(p, &answer);
-    for (int i = 0; i < arrlen(p->actors) && shown < 3; i++) {
-        const struct actor *a = &p->actors[i];
-        for (int k = 0; k < arrlen(a->in) && shown < 3; k++) {
-            const struct value *v = a->in[k];
-            if (!v)
-                continue;
-            const struct copy *x = &p->copies[v->id][conversion_phase(value_phase(v), a->phase)];
-            int need = a->choices[answer.choice[a->var]].in[k], at = answer.choice[x->var];
-            if (read_cost(p, a, v, need, x->a[at], x->c[at], CODE_NONE) >= broken_price) {
-                explain_pin(p->s, p->axis, a, k, need);
-                shown++;
-                continue;
-            }
-            enum phase phase = conversion_phase(value_phase(v), a->phase);
-            if (x->c[at] != need || pair_cost(p, v, phase, false, x->a[at], need) < broken_price / 2)
-                continue;
-            if (cut_in_time(p, v, x->a[at]) || cut_in_time(p, v, need))
-                explain_cut(p->s, p->axis, a, k, x->a[at], need);
-            else
-                explain_strict(p->s, p->axis, a, k, need);
-            shown++;
-        }
-    }
+    for (int turn = 0; turn < 2 && !shown; turn++)
+        for (int i = 0; i < arrlen(p->actors) && shown < 2; i++)
+            if ((p->actors[i].node->op == &op_to) == !turn)
+                shown += blame_actor(p, &answer, &p->actors[i]);
     if (!shown)
         BUG("no layouts along axis %s, and no line to blame", p->s->mesh->axis[p->axis].name);
 }

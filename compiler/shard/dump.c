@@ -26,14 +26,29 @@ static void find_reads(struct dumping *d, struct region *r)
     }
 }
 
-static const char *steps_text(const struct dumping *d, const struct value *v, const struct layout *to)
+static enum phase read_phase(const struct value *v, const struct node *reader)
 {
+    return conversion_phase(value_phase(v), node_phase(reader));
+}
+
+/* How reads[at] comes to its layout: from the stored one, or from what an earlier read of the phase was converted to. */
+static const char *steps_text(const struct dumping *d, int at)
+{
+    const struct value *v = d->reads[at].value;
+    const struct layout *to = &d->reads[at].reader->need[d->reads[at].operand], *from = &v->lay;
+    for (int i = 0; i < at; i++) {
+        if (d->reads[i].value != v || read_phase(v, d->reads[i].reader) != read_phase(v, d->reads[at].reader))
+            continue;
+        const struct layout *other = &d->reads[i].reader->need[d->reads[i].operand];
+        if (convert_cost(v, other, to, d->mesh) < convert_cost(v, from, to, d->mesh))
+            from = other;
+    }
     struct step steps[MAX_STEP];
-    int n = convert_path(v, &v->lay, to, d->mesh, steps, MAX_STEP);
+    int n = convert_path(v, from, to, d->mesh, steps, MAX_STEP);
     const char *text = "";
     for (int k = 0; k < n; k++)
         text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[k].kind], axis_names(d->mesh, steps[k].axes));
-    return text;
+    return from == &v->lay ? text : mem_printf("%s of %s", text, layout_type_text(v, from, d->mesh));
 }
 
 /* Readers that need the same layout share one line: they share the conversion. */
@@ -57,7 +72,7 @@ static void put_conversions(struct dumping *d, const struct value *v, int indent
         }
         if (first)
             fprintf(d->to, "%*s    -> %s by %s for %s\n", indent, "", layout_type_text(v, need, d->mesh),
-                    steps_text(d, v, need), readers);
+                    steps_text(d, i), readers);
     }
 }
 

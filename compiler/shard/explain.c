@@ -40,11 +40,15 @@ static const char *conversion_text(const struct sharding *s, const struct value 
                       bytes > 0 ? bytes_text(bytes) : "nothing sent");
 }
 
+/* What the operand may be. Maxima and minima are left out where sums may stand too: who wants them knows them. */
 static const char *legal_text(struct sharding *s, const struct actor *a, int operand, int axis)
 {
     const struct value *v = a->in[operand];
     uint32_t seen = 0;
     const char *text = "";
+    for (int j = 0; j < arrlen(a->choices); j++)
+        if (a->choices[j].in[operand] == CODE_P)
+            seen |= ~0u << (CODE_P + 1);
     for (int j = 0; j < arrlen(a->choices); j++) {
         int code = a->choices[j].in[operand];
         if (seen >> code & 1)
@@ -83,6 +87,35 @@ static const char *reader_name(const struct actor *a)
     return a->carry >= 0 ? "repeat" : a->node->op == &op_to ? "this line" : a->node->op->name;
 }
 
+static bool divides(struct sbp x, const struct value *v, int parts)
+{
+    return x.kind != SBP_S || !v || v->dim[x.dim]->size % parts == 0;
+}
+
+/* The sizes of an axis with which the op could read the operand as it is pinned; "" when there are none. */
+static const char *fitting_sizes(const struct actor *a, int operand, int pinned)
+{
+    const char *text = "";
+    int64_t size = code_is_split(pinned) && a->carry < 0 ? a->in[operand]->dim[pinned - CODE_S]->size : 0;
+    for (int parts = 2; parts <= size && parts <= 1024 && strlen(text) < 40; parts++) {
+        if (size % parts)
+            continue;
+        struct sig *sigs = node_signatures(a->node, parts);
+        for (int j = 0; j < arrlen(sigs); j++) {
+            bool fits = sbp_code(sigs[j].in[operand]) == pinned;
+            for (int k = 0; k < arrlen(a->node->in); k++)
+                fits = fits && divides(sigs[j].in[k], a->node->in[k], parts);
+            for (int k = 0; k < arrlen(a->node->out); k++)
+                fits = fits && divides(sigs[j].out[k], a->node->out[k], parts);
+            if (!fits)
+                continue;
+            text = mem_printf("%s%s%d", text, *text ? ", " : "", parts);
+            break;
+        }
+    }
+    return text;
+}
+
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
 {
     const struct value *v = a->in[operand];
@@ -93,7 +126,11 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
     struct diag *d = begin(s, partial ? E_PARTIAL : E_NO_SIGNATURE, a, v,
                            partial ? mem_printf("%s cannot take '%s' as partial sums over '%s'", op, name_of(v), ax)
                                    : mem_printf("%s cannot read '%s' pinned as %s", op, name_of(v), layout_type_text(v, &l, s->mesh)));
-    diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));
+    const char *sizes = fitting_sizes(a, operand, pinned);
+    if (*sizes)
+        diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
+    else
+        diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));
     if (partial)
         diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted),
                   takes_partial(a, operand) ? mem_printf("; or make the other operand {%s: P}, added on one rank", ax) : "");
@@ -110,7 +147,9 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     struct diag *d = begin(s, E_STRICT, a, v, mem_printf("%s needs '%s' as %s, and `strict` forbids the conversion", 
                            reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh)));
     diag_note(d, "it would cost %s", conversion_text(s, v, axis, stored, wanted));
-    diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), layout_text(v, &to, s->mesh));
+    const char *asked = layout_text(v, &to, s->mesh);
+    diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), strcmp(asked, "{}") ? asked
+              : mem_printf("{%s: B}", s->mesh->axis[axis].name));
 }
 
 void explain_cut(struct sharding *s, int axis, const struct actor *a, int operand, int stored, int wanted)
@@ -121,8 +160,6 @@ void explain_cut(struct sharding *s, int axis, const struct actor *a, int operan
     struct diag *d = begin(s, E_OPEN_MICROBATCH, a, v, mem_printf("%s needs '%s' as %s, but it is %s, and its rows are cut into micro-batches",
                            reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh),
                            layout_type_text(v, &from, s->mesh)));
-    if (s->m->plan->mb_span.file)
-        diag_label(d, s->m->plan->mb_span, "micro-batches are cut here");
     diag_help(d, "keep one split over '%s' from the input on, or use 1 micro-batch", ax);
 }
 
@@ -136,7 +173,6 @@ void explain_divide(struct sharding *s, struct span at, const char *tensor, cons
     int only = -1, count = 0;
     for (int a = 0; a < m->naxis; a++)
         if (axes >> a & 1) {
-            diag_label(d, m->axis[a].span, "'%s' has size %d", m->axis[a].name, m->axis[a].size);
             only = a;
             count++;
         }

@@ -353,6 +353,17 @@ static void replace_reads(struct region *r, const struct value *v, struct value 
     }
 }
 
+/* The stage on which v is made; a repeat that is cut ends where its last block is. */
+static int stage_behind(const struct value *v)
+{
+    const struct node *n = v->def ? v->def : v->region->owner;
+    const int64_t *cut = n && n->body && v->def && n->stage < 0 ? region_origin(n->body)->cut : NULL;
+    for (int s = (int)arrlen(cut) - 2; s >= 0; s--)
+        if (cut[s + 1] > cut[s])
+            return s;
+    return n ? n->stage : 0;
+}
+
 static void insert_to(struct sharding *s, struct value *v)
 {
     struct node *n = node_new(s->g, v->region, &op_to, s->fixed[v->id].span);
@@ -360,7 +371,7 @@ static void insert_to(struct sharding *s, struct value *v)
     node_set_int(n, "line", 1);
     n->path = v->path;
     n->phase = v->def ? v->def->phase : PHASE_FORWARD;
-    n->stage = v->def ? v->def->stage : v->region->owner ? v->region->owner->stage : 0;
+    n->stage = stage_behind(v);
     if (!node_finish(s->g, n))
         BUG("a conversion of %s cannot be built", v->path);
     struct value *by = n->out[0];

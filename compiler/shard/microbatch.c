@@ -115,7 +115,7 @@ static double read_price(struct timing *t, const struct value *v, int at, int ne
         return accumulate_price;
     if (code_is_partial(at) && need == CODE_B && countable(t, v))
         return count_price;
-    return t->soft ? broken_price : INFINITY;
+    return !t->soft ? INFINITY : code_is_partial(at) ? broken_price : 2 * broken_price;
 }
 
 static struct solution attempt(struct timing *t)
@@ -188,7 +188,7 @@ static void explain_open(struct timing *t, const struct actor *a, int operand, i
                        a->node->op->name, tensor);
     if (v->span.file && (v->span.begin != place.begin || v->span.file != place.file))
         diag_label(d, v->span, "'%s' is made here, one micro-batch at a time", tensor);
-    if (t->s->m->plan->mb_span.file)
+    else if (t->s->m->plan->mb_span.file)
         diag_label(d, t->s->m->plan->mb_span, "micro-batches are cut here");
     diag_help(d, "divide by a count of inputs, divide two whole-step sums last, or use 1 micro-batch (`microbatches 1`)");
 }

@@ -70,6 +70,9 @@ void shard(struct module *m)
     struct sharding s = { .m = m, .mesh = &m->plan->mesh, .exact = true };
     lines_on_params(&s);
     lines_on_inputs(&s);
+    for (int e = 0; e < ENTRIES && diag_errors(); e++)       /* the faults of all lines in one run */
+        if ((s.g = m->graph[e]))
+            lines_on_values(&s);
     if (diag_errors())
         return;
     settle_dims(&s);

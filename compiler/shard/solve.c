@@ -118,17 +118,30 @@ static bool dominated(const struct solver *s, int var, int x, int keep)
     return gain >= 0;
 }
 
-/* Returns false when a variable has no value left. */
+static void touch(const struct solver *s, int var, bool *dirty)
+{
+    for (int k = 0; k < arrlen(s->vars[var].tables); k++)
+        dirty[other(&s->tables[s->vars[var].tables[k]], var)] = true;
+}
+
+/* Returns false when a variable has no value left. A variable is looked at again only when a neighbour lost a value. */
 static bool prune(struct solver *s)
 {
+    int n = (int)arrlen(s->vars);
+    bool *dirty = NEW_ARRAY(bool, n);
+    memset(dirty, true, sizeof(bool) * (size_t)n);
     for (bool changed = true; changed;) {
         changed = false;
-        for (int i = 0; i < arrlen(s->vars); i++) {
+        for (int i = 0; i < n; i++) {
             struct var *v = &s->vars[i];
-            int alive = 0;
+            int alive = 0, before = 0;
+            if (!dirty[i])
+                continue;
+            dirty[i] = false;
             for (int x = 0; x < v->n; x++) {
+                before += !v->dead[x];
                 if (!v->dead[x] && !supported(s, i, x))
-                    v->dead[x] = changed = true;
+                    v->dead[x] = true;
                 alive += !v->dead[x];
             }
             if (!alive)
@@ -136,9 +149,13 @@ static bool prune(struct solver *s)
             for (int x = v->n - 1; x >= 0 && alive > 1; x--)
                 for (int keep = 0; keep < v->n && !v->dead[x]; keep++)
                     if (keep != x && !v->dead[keep] && dominated(s, i, x, keep)) {
-                        v->dead[x] = changed = true;
+                        v->dead[x] = true;
                         alive--;
                     }
+            if (alive < before) {
+                touch(s, i, dirty);
+                changed = true;
+            }
         }
     }
     return true;
