@@ -174,8 +174,8 @@ static void pull(struct solver *s, int var, struct table *t)
         if (v->dead[x])
             continue;
         for (int y = 0; y < w->n; y++)
-            if (!w->dead[y])
-                least = fmin(least, entry(s, t, var, x, y));
+            if (!w->dead[y] && entry(s, t, var, x, y) < least)
+                least = entry(s, t, var, x, y);
         v->unary[x] += least;
         for (int y = 0; !isinf(least) && y < w->n; y++)
             t->cost[first ? x * w->n + y : y * v->n + x] -= least;
@@ -214,7 +214,8 @@ static double reparametrise(struct solver *s, int sweeps)
 {
     double base = 0;
     int n = (int)arrlen(s->vars);
-    for (int sweep = 0; sweep < sweeps; sweep++)
+    for (int sweep = 0; sweep < sweeps; sweep++) {
+        double before = base;
         for (int i = 0; i < n; i++) {
             int var = sweep % 2 ? n - 1 - i : i, ahead = 0, behind = 0;
             struct var *v = &s->vars[var];
@@ -233,6 +234,9 @@ static double reparametrise(struct solver *s, int sweeps)
                 if ((other(&s->tables[v->tables[k]], var) > var) == !(sweep % 2))
                     push(s, var, &s->tables[v->tables[k]], amount);
         }
+        if (sweep > 8 && base - before < 1e-4 * base)
+            break;
+    }
     return base;
 }
 
@@ -249,8 +253,8 @@ static void rule_out(struct solver *s, double spare)
                 const struct var *w = &s->vars[other(t, i)];
                 double row = INFINITY;
                 for (int y = 0; y < w->n; y++)
-                    if (!w->dead[y])
-                        row = fmin(row, entry(s, t, i, x, y));
+                    if (!w->dead[y] && entry(s, t, i, x, y) < row)
+                        row = entry(s, t, i, x, y);
                 least[x] += row;
             }
             if (!v->dead[x])
