@@ -1,5 +1,6 @@
 /* Private to shard: how layouts are chosen.
  *
+ *     resolve.c     one layout as written, against one tensor
  *     lines.c       plan lines and to(..) become fixed layouts of parameters and values
  *     actors.c      nodes as the solver sees them: operands, results and 1-D signatures along one axis
  *     microbatch.c  the time axis: what is open over micro-batches, and the final phases
@@ -7,7 +8,7 @@
  *     settle.c      padded sizes and the order of axes that split one dim
  *     explain.c     why no choice is legal
  *     dump.c        --emit=sbp
- *     solve.c       the minimiser; knows no layouts
+ *     solve.c prune.c  the minimiser; knows no layouts
  *
  * Along one axis a layout is a code: 0 is B, 1 + d is S(d), 16 + reduce is P. LATE, on the time axis only, is B once
  * all micro-batches are accumulated. */
@@ -54,6 +55,17 @@ struct sharding {
     struct { const struct node *key; struct sig *value; } *sigs[MAX_AXIS];   /* signatures by node and axis */
     bool exact;
 };
+
+/* ---- resolve.c ---- */
+struct target {                  /* the tensor a line is about */
+    const char *name;
+    int ndim;
+    struct dim *const *dim;
+    struct span span;
+};
+/* Fills lay and *axes (the axes it names); false after a diagnostic. */
+bool layout_resolve(struct sharding *s, const struct layout_part *parts, const struct target *t, struct layout *lay,
+                    unsigned *axes);
 
 /* ---- lines.c ---- */
 void lines_on_params(struct sharding *s);            /* param->lay; uneven; needs no graph */
