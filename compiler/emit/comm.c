@@ -5,7 +5,7 @@
 
 static bool whole_stack(const struct node *n, const struct value *v)
 {
-    return v->region != n->region && v->buffer->depth;
+    return v->buffer->depth && region_depth(v->region) > region_depth(n->region);
 }
 
 static struct sym blocks(const struct node *n, const struct value *v)
