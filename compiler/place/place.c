@@ -85,25 +85,46 @@ static int line_stage(const struct placing *p, struct plan_line *line)
     return low;
 }
 
+static bool line_is_about(const struct plan_line *line, const struct node *n)
+{
+    bool match = line->kind == LINE_PLACE && pattern_covers(line->pattern, n->path, NULL, NULL);
+    for (int k = 0; k < arrlen(n->out) && !match && line->kind == LINE_PLACE; k++)
+        match = value_matches(n->out[k], line->pattern, NULL, NULL);
+    return match;
+}
+
+/* Lines about what is inside a repeat: its blocks are placed by the split, and only as wholes. */
+static void refuse_inside(struct placing *p, const struct node *repeat, struct plan_line *line)
+{
+    for (int i = 0; i < arrlen(repeat->body->nodes); i++) {
+        const struct node *n = repeat->body->nodes[i];
+        if (n->op->flags & OP_SOURCE || !line_is_about(line, n))
+            continue;
+        struct diag *d;
+        line->matches++;
+        if (repeat == p->cut) {
+            d = diag_error(E_PLACE, line->span, "the blocks of '%s' are placed by the pipeline already", p->plan->split);
+            diag_label(d, p->plan->split_span, "cut here");
+            diag_help(d, "say there how many blocks each stage gets: `split %s = [..]`", p->plan->split);
+        } else {
+            d = diag_error(E_PLACE, line->span, "this names calls inside a repeat, which run where the repeat runs");
+            diag_label(d, repeat->span, "the repeat");
+            diag_help(d, "spread its blocks over stages with `split`");
+        }
+        return;
+    }
+}
+
 static int place_line(struct placing *p, struct node *n)
 {
     int stage = -1;
     for (int i = 0; i < arrlen(p->plan->lines); i++) {
         struct plan_line *line = &p->plan->lines[i];
-        if (line->kind != LINE_PLACE)
-            continue;
-        bool match = pattern_covers(line->pattern, n->path, NULL, NULL);
-        for (int k = 0; k < arrlen(n->out) && !match; k++)
-            match = value_matches(n->out[k], line->pattern, NULL, NULL);
-        if (!match)
+        if (n->body && line->kind == LINE_PLACE)
+            refuse_inside(p, n, line);
+        if (n == p->cut || !line_is_about(line, n))
             continue;
         line->matches++;
-        if (n == p->cut) {
-            struct diag *d = diag_error(E_PLACE, line->span, "the blocks of '%s' are placed by the pipeline already", p->plan->split);
-            diag_label(d, p->plan->pipeline_span, "cut here");
-            diag_help(d, "write the stage map there: `split %s = [..]`", p->plan->split);
-            continue;
-        }
         int s = line_stage(p, line);
         if (s >= 0) {
             stage = s;
@@ -118,7 +139,7 @@ static int place_line(struct placing *p, struct node *n)
 static void against(struct placing *p, struct node *n, const struct reach *r, int stage)
 {
     struct span at = n->span.file ? n->span : p->plan->span;
-    struct diag *d = diag_error(E_PLACE, at, "%s runs on stage %d but reads '%s', which is made on stage %d", n->op->name, stage,
+    struct diag *d = diag_error(E_PLACE, at, "this runs on stage %d but reads '%s', which is made on stage %d", stage,
                                 r->highest->path ? r->highest->path : r->highest->def->op->name, r->high);
     const struct plan_line *line = p->line[at_root(r->highest->def)->id];
     for (int k = 0; !line && k < arrlen(at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
@@ -258,7 +279,7 @@ static bool find_cut(struct placing *p)
         return true;
     p->cut = split_find(p->g, p->plan->split, &names);
     if (!p->cut) {
-        struct diag *d = diag_error(E_STAGES, p->plan->pipeline_span, "`split %s` names no repeat", p->plan->split);
+        struct diag *d = diag_error(E_STAGES, p->plan->split_span, "`split %s` names no repeat", p->plan->split);
         const char *near = suggest(p->plan->split, names), *all = "";
         for (int k = 0; k < arrlen(names); k++)
             all = mem_printf("%s%s%s", all, k ? ", " : "", names[k]);
@@ -271,7 +292,7 @@ static bool find_cut(struct placing *p)
         return false;
     }
     if (p->cut->region->owner) {
-        struct diag *d = diag_error(E_STAGES, p->plan->pipeline_span, "`split %s` names a repeat inside another one", p->plan->split);
+        struct diag *d = diag_error(E_STAGES, p->plan->split_span, "`split %s` names a repeat inside another one", p->plan->split);
         diag_label(d, p->cut->span, "it runs within a block");
         diag_help(d, "split the outer repeat");
         return false;
@@ -299,6 +320,7 @@ static void warn_bubble(const struct placing *p)
     struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
     struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
                                   (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", p->stages, bubble * 100);
+    diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", p->stages);
     diag_help(d, "take at least %d micro-batches", p->stages);
 }
 

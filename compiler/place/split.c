@@ -70,13 +70,14 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat, int st
             arrput(cut, sum);
         }
         if (arrlen(plan->split_counts) != stages) {
-            struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the stage map of '%s' has %d entries, but '%s' has %d stages",
+            struct diag *d = diag_error(E_STAGES, plan->split_span, "the stage map of '%s' has %d entries, but '%s' has %d stages",
                                         plan->split, (int)arrlen(plan->split_counts), axis, stages);
+            diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
             diag_help(d, "give one number of blocks for each stage");
             return NULL;
         }
         if (sum != blocks) {
-            struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the stage map of '%s' covers %lld of its %lld blocks",
+            struct diag *d = diag_error(E_STAGES, plan->split_span, "the stage map of '%s' covers %lld of its %lld blocks",
                                         plan->split, (long long)sum, (long long)blocks);
             diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
             diag_help(d, "the numbers must add up to %lld", (long long)blocks);
@@ -85,7 +86,7 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat, int st
         return cut;
     }
     if (blocks % stages && !plan->split_uneven) {
-        struct diag *d = diag_error(E_STAGES, plan->pipeline_span, "the %lld blocks of '%s' cannot be cut evenly into %d stages",
+        struct diag *d = diag_error(E_STAGES, plan->split_span, "the %lld blocks of '%s' cannot be cut evenly into %d stages",
                                     (long long)blocks, plan->split, stages);
         diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
         const char *map = "";
