@@ -234,8 +234,7 @@ static double work_seconds(const struct problem *p, const struct actor *a, const
 static double read_cost(const struct problem *p, const struct actor *act, const struct value *v, int need, int a, int c,
                         int data)
 {
-    if (p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> p->axis & 1 && !is_parameter(v) &&
-        act->node->op != &op_output)
+    if (p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> p->axis & 1 && act->node->op != &op_output)
         if (need != value_fixed(p->s, v, p->axis) && act->phase == value_phase(v))
             return p->soft ? broken_price : INFINITY;
     double astray = data != CODE_NONE && data != need ? astray_price : 0;

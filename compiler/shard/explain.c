@@ -116,6 +116,33 @@ static const char *fitting_sizes(const struct actor *a, int operand, int pinned)
     return text;
 }
 
+/* Another pinned operand, where the op could read this one as it is pinned; -1 when there is none. */
+static int rival(const struct sharding *s, const struct actor *a, int operand, int pinned)
+{
+    bool readable = false;
+    for (int j = 0; j < arrlen(a->choices); j++)
+        readable |= a->choices[j].in[operand] == pinned;
+    for (int k = 0; k < arrlen(a->in); k++)
+        if (readable && k != operand && a->in[k] && s->fixed[a->in[k]->id].pin)
+            return k;
+    return -1;
+}
+
+/* "f32[N, D] with f32[D, F/tp], f32[N/tp, D] with f32[D, F]": what two operands may be together. */
+static const char *pairs_text(const struct sharding *s, const struct actor *a, int x, int y, int axis)
+{
+    const char *text = "";
+    for (int j = 0; j < arrlen(a->choices) && strlen(text) < 120; j++) {
+        int cx = a->choices[j].in[x], cy = a->choices[j].in[y];
+        if (code_is_partial(cx) || code_is_partial(cy))
+            continue;
+        struct layout lx = with(&a->in[x]->lay, axis, cx), ly = with(&a->in[y]->lay, axis, cy);
+        text = mem_printf("%s%s%s with %s", text, *text ? ", " : "", layout_type_text(a->in[x], &lx, s->mesh),
+                          layout_type_text(a->in[y], &ly, s->mesh));
+    }
+    return text;
+}
+
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
 {
     const struct value *v = a->in[operand];
@@ -127,7 +154,12 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
                            partial ? mem_printf("%s cannot take '%s' as partial sums over '%s'", op, name_of(v), ax)
                                    : mem_printf("%s cannot read '%s' pinned as %s", op, name_of(v), layout_type_text(v, &l, s->mesh)));
     const char *sizes = fitting_sizes(a, operand, pinned);
-    if (*sizes)
+    int other = rival(s, a, operand, pinned);
+    if (other >= 0)
+        diag_note(d, "'%s' is pinned too, on line %d; along '%s' %s can read %s", name_of(a->in[other]),
+                  source_position(s->fixed[a->in[other]->id].span.file, s->fixed[a->in[other]->id].span.begin).line, ax, op,
+                  other < operand ? pairs_text(s, a, other, operand, axis) : pairs_text(s, a, operand, other, axis));
+    else if (*sizes)
         diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
     else
         diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));

@@ -18,12 +18,27 @@ static void give_needs(struct sharding *s, struct region *r)
     }
 }
 
+/* A parameter has its layout from its line already; `pin` binds those who read it too. */
+static void pin_parameter(struct sharding *s, const struct value *v)
+{
+    const struct param *p = v->def ? node_param(s, v->def) : NULL;
+    if (!p || !p->line || p->line->kind != LINE_PIN || value_phase(v) != PHASE_FORWARD)
+        return;
+    struct fixed *f = &s->fixed[v->id];
+    *f = (struct fixed){ .pin = true, .lay = p->lay, .span = p->line->span };
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (!s->mesh->axis[a].time)
+            f->axes |= 1u << a;
+}
+
 /* Known layouts first: other axes see them before their own turn comes. */
 static void start_from_lines(struct sharding *s)
 {
     for (int k = 0; k < arrlen(s->g->values); k++)
         s->g->values[k]->lay = (struct layout){ 0 };
     give_needs(s, s->g->root);
+    for (int k = 0; k < arrlen(s->g->values); k++)
+        pin_parameter(s, s->g->values[k]);
     for (int k = 0; k < arrlen(s->g->values); k++)
         for (int a = 0; a < s->mesh->naxis; a++)
             if (s->fixed[k].axes >> a & 1)
