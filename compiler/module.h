@@ -76,6 +76,7 @@ struct plan {
     enum schedule_kind schedule;
     struct span pipeline_span;
     const char *split;           /* path of the repeat that is cut, or NULL */
+    struct span split_span;      /* `split h = [..]` */
     bool split_uneven;
     int64_t *split_counts;       /* stb_ds array: blocks per stage as written, or NULL */
     struct plan_line *lines;     /* stb_ds array, in program order */

@@ -232,7 +232,10 @@ struct layout_part *layout_parts_of(const struct mesh *m, struct ast *layout, bo
         part.kind = a->name[0] == 'S' ? SBP_S : a->name[0] == 'P' ? SBP_P : SBP_B;
         bool fine = part_axes(m, ast_kid(a, 0), in_model, &part);
         if (part.axes & seen) {
-            diag_error(E_LAYOUT_LINE, a->span, "an axis of this part was laid out before");
+            struct diag *d = diag_error(E_LAYOUT_LINE, a->span, "axis '%s' is laid out twice",
+                                        mesh_axes_text(m, part.axes & seen, ", "));
+            for (int k = 0; k < i; k++)
+                diag_label(d, layout->kids[k]->span, "before");
             fine = false;
         }
         seen |= part.axes;

@@ -57,6 +57,7 @@ static void microbatches(struct frame *f, struct plan *p, struct ast *a)
 static void split(struct frame *f, struct plan *p, struct ast *a)
 {
     p->split = ast_kid(a, 0)->name;
+    p->split_span = a->span;
     p->split_uneven = a->is_int;
     struct ast *counts = ast_kid(a, 1);
     for (int i = 0; i < ast_count(counts); i++) {
@@ -73,6 +74,19 @@ static void split(struct frame *f, struct plan *p, struct ast *a)
         for (int64_t r = 0; r < repeats; r++)
             arrput(p->split_counts, blocks);
     }
+}
+
+static void schedule_unknown(const char *name, struct span at)
+{
+    const char **names = NULL;
+    arrput(names, "gpipe");
+    arrput(names, "one_f_one_b");
+    struct diag *d = diag_error(E_SCHEDULE, at, "no schedule is called '%s'", name);
+    const char *near = suggest(name, names);
+    if (near)
+        diag_help(d, "did you mean '%s'?", near);
+    else
+        diag_help(d, "the schedules are gpipe and one_f_one_b");
 }
 
 static void pipeline(struct frame *f, struct plan *p, struct ast *a)
@@ -100,8 +114,7 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
         else if (!strcmp(name, "one_f_one_b"))
             p->schedule = SCHEDULE_ONE_F_ONE_B;
         else
-            diag_help(diag_error(E_SCHEDULE, value ? value->span : s->span, "no schedule of this name"),
-                      "the schedules are gpipe and one_f_one_b");
+            schedule_unknown(value ? span_text(value->span) : "", value ? value->span : s->span);
     }
 }
 
