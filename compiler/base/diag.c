@@ -21,8 +21,8 @@ struct diag {
     int order;
 };
 
-static const struct { const char *name; int number; const char *title; } codes[] = {
-#define DIAG(code, number, title) {#code, number, title},
+static const int numbers[] = {
+#define DIAG(code, number, title) number,
 #include "diag.def"
 #undef DIAG
 };
@@ -168,7 +168,7 @@ static struct label *places_in_order(const struct diag *d)
 
 static void diag_print_text(FILE *to, const struct diag *d)
 {
-    fprintf(to, "%s[%c%04d]: %s\n", d->warning ? "warning" : "error", d->warning ? 'W' : 'E', codes[d->code].number,
+    fprintf(to, "%s[%c%04d]: %s\n", d->warning ? "warning" : "error", d->warning ? 'W' : 'E', numbers[d->code],
             d->fact);
     struct label *places = d->at.file ? places_in_order(d) : NULL;
     int widest = 0;
@@ -215,7 +215,7 @@ static void diag_print_json(FILE *to, const struct diag *d)
     for (int i = 0; i < arrlen(d->helps); i++)
         json_array_append_new(helps, json_string(d->helps[i]));
     char code[8];
-    snprintf(code, sizeof code, "%c%04d", d->warning ? 'W' : 'E', codes[d->code].number);
+    snprintf(code, sizeof code, "%c%04d", d->warning ? 'W' : 'E', numbers[d->code]);
     json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "severity", d->warning ? "warning" : "error", "code",
                           code, "message", d->fact, "place", json_place(d->at, d->mark), "labels", labels, "notes",
                           notes, "help", helps);
@@ -241,19 +241,6 @@ void diag_reset(void)
 {
     collected = NULL;
     errors = 0;
-}
-
-int diag_explain(FILE *to, const char *code)
-{
-    for (int i = 0; i < DIAG_CODES; i++) {
-        char text[8];
-        snprintf(text, sizeof text, "%c%04d", codes[i].name[0], codes[i].number);
-        if (!strcmp(text, code)) {
-            fprintf(to, "%s: %s\n", text, codes[i].title);
-            return 0;
-        }
-    }
-    return 1;
 }
 
 static int edit_distance(const char *a, const char *b)
