@@ -34,7 +34,7 @@ static const char *address(const struct value *v, int step)
     if (b->slots > 1)
         s = mem_printf("%s + mb %% %d * %lldL", s, b->slots, (long long)(b->elements * b->blocks * bytes));
     if (block)
-        s = mem_printf("%s + %s * %sL", s, block, sym_text(sym_mul(sym_int(bytes), block_elements(b))));
+        s = mem_printf("%s + (int64_t)%s * %s", s, block, sym_text(sym_mul(sym_int(bytes), block_elements(b))));
     for (int i = 0; i < arrlen(v->place->offset); i++)
         s = mem_printf("%s + %s", s, sym_text(sym_mul(sym_int(bytes), v->place->offset[i])));
     return s;

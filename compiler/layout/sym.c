@@ -71,7 +71,7 @@ int64_t sym_on_rank(const struct physical *p, struct sym a, const int *coord)
 
 static const char *factor_text(int k)
 {
-    return k == SYM_MB ? "mb" : mem_printf("k[%d]", k);
+    return k == SYM_MB ? "(int64_t)mb" : mem_printf("k[%d]", k);
 }
 
 const char *sym_text(struct sym a)
