@@ -1,0 +1,18 @@
+#!/bin/sh
+# ranks.sh FLOWC MLP.flow: mpirun with the wrong number of processes ends in one clear line and status 1.
+flowc=$1 file=$2
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+"$flowc" "$file" --plan dp2 --target cpu -o out || exit 1
+make -C out -j2 >make.log 2>&1 || { tail -20 make.log; exit 1; }
+head -c 20000 "$file" >input.bin
+bad=0
+for n in 1 3; do
+    mpirun -n $n out/run --steps 1 >text 2>&1
+    status=$?
+    lines=$(grep -c '2 ranks' text)
+    [ $status -eq 1 ] || { echo "mpirun -n $n ended with $status, not 1"; bad=1; }
+    [ "$lines" -eq 1 ] || { cat text; echo "mpirun -n $n: $lines lines speak of the 2 ranks"; bad=1; }
+done
+exit $bad
