@@ -203,7 +203,7 @@ void emit(struct module *m)
     }
     const char *fresh = mem_printf("%s.new.%d", out, (int)getpid()), *old = mem_printf("%s.old.%d", out, (int)getpid());
     if (mkdir(fresh, 0777)) {
-        fail("create", fresh);
+        fail("create", out);
         return;
     }
     if (write_all(m, fresh, t)) {
