@@ -1,6 +1,264 @@
+/* fuse: chains of element-wise ops become one node each, `fused`, whose attribute "expr" is the C expression of its
+ * result over its operands ("expr1" .. of further results). Only within one region of one phase, and only where producer
+ * and reader have the same shape and layout, so that a fused kernel is one loop nest; boxing ops are never inside.
+ *
+ * A producer that others read too (a saved activation) becomes a further result of the fused node, as long as none of
+ * these readers comes before the node it is joined with. */
+#include "../op.h"
 #include "../passes.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_OPERANDS = 12, MOST_RESULTS = 4, MOST_TEXT = 600 };
+
+struct work {
+    struct physical *p;
+    struct graph *g;
+    struct node ***readers;      /* by value id */
+    bool *kept;                  /* by value id: read at the end of its body */
+    int *position;               /* by node id: place in its region */
+};
+
+static void note(struct work *w, struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i];
+        w->position[n->id] = i;
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k])
+                arrput(w->readers[n->in[k]->id], n);
+        if (n->body)
+            note(w, n->body);
+    }
+    for (int k = 0; k < arrlen(r->results); k++)
+        w->kept[r->results[k]->id] = true;
+}
+
+static bool same_shape(const struct work *w, const struct value *a, const struct value *b)
+{
+    if (a->ndim != b->ndim || !layout_same(&a->lay, &b->lay, w->p->mesh->naxis))
+        return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->dim[d] != b->dim[d] && (a->dim[d]->size != b->dim[d]->size || a->dim[d]->phys != b->dim[d]->phys))
+            return false;
+    return true;
+}
+
+/* The node of region r in which n stands, or NULL when n is not inside r. */
+static const struct node *within(const struct node *n, const struct region *r)
+{
+    while (n->region != r) {
+        if (!n->region->owner)
+            return NULL;
+        n = n->region->owner;
+    }
+    return n;
+}
+
+static const char *expression(const struct node *n, int k)
+{
+    const char *s = node_str(n, k ? mem_printf("expr%d", k) : "expr");
+    return s ? s : n->op->expr;
+}
+
+static bool joinable(const struct node *n)
+{
+    return n->op->flags & OP_ELEMENTWISE && arrlen(n->out) >= 1 && expression(n, 0);
+}
+
+/* Why producer p may not be joined with its reader n; NULL when it may. */
+static const char *refusal(const struct work *w, const struct node *n, const struct value *v)
+{
+    const struct node *p = v->def;
+    if (!p || p->region != n->region || !joinable(p) || arrlen(p->out) != 1)
+        return "no element-wise producer in its region";
+    if (!same_shape(w, v, n->out[0]))
+        return "its operand has another shape";
+    for (int k = 0; k < arrlen(p->in); k++)
+        if (n->phase == PHASE_UPDATE && p->in[k]->def && p->in[k]->def->op == &op_param)
+            return "its operand reads a parameter that the update may change";
+    for (int i = 0; i < arrlen(w->readers[v->id]); i++) {
+        const struct node *r = within(w->readers[v->id][i], n->region);
+        if (r && r != n && w->position[r->id] < w->position[n->id])
+            return "its operand is read before it";
+    }
+    return NULL;
+}
+
+struct chain {
+    struct value **in, **out;
+    const char **expr;           /* per result */
+    struct node **nodes;         /* what was joined, in program order */
+};
+
+static int operand(struct chain *c, struct value *v)
+{
+    for (int k = 0; k < arrlen(c->in); k++)
+        if (c->in[k] == v)
+            return k;
+    arrput(c->in, v);
+    return (int)arrlen(c->in) - 1;
+}
+
+/* text with each %k replaced by with[k] */
+static const char *replaced(const char *text, const char *const *with)
+{
+    const char *s = "";
+    while (*text) {
+        size_t plain = strcspn(text, "%");
+        s = mem_printf("%s%.*s", s, (int)plain, text);
+        text += plain;
+        if (*text != '%')
+            continue;
+        char *end;
+        long k = strtol(text + 1, &end, 10);
+        s = mem_printf("%s%s", s, with[k]);
+        text = end;
+    }
+    return s;
+}
+
+static const char *renumbered(struct chain *c, const struct node *n, int k)
+{
+    const char **with = NEW_ARRAY(const char *, arrlen(n->in) + 1);
+    for (int i = 0; i < arrlen(n->in); i++)
+        with[i] = mem_printf("%%%d", operand(c, n->in[i]));
+    return replaced(expression(n, k), with);
+}
+
+/* Puts the producer of operand k into the chain. */
+static void join(struct work *w, struct chain *c, const struct node *n, int k)
+{
+    struct value *v = c->in[k];
+    const struct node *p = v->def;
+    const char *text = mem_printf("(%s)", renumbered(c, p, 0));
+    if (v->type != TYPE_F32 || p->op == &op_cast)
+        text = mem_printf("((%s)%s)", type_c[v->type], text);
+    int last = (int)arrlen(c->in) - 1;
+    const char **with = NEW_ARRAY(const char *, last + 1);
+    for (int i = 0; i <= last; i++)
+        with[i] = mem_printf("%%%d", i > k ? i - 1 : i);
+    text = replaced(text, with);                           /* p does not read v: its numbers only move down */
+    with[k] = text;
+    for (int i = 0; i < arrlen(c->expr); i++)
+        c->expr[i] = replaced(c->expr[i], with);
+    bool others = w->kept[v->id];
+    for (int i = 0; i < arrlen(w->readers[v->id]); i++)
+        others |= w->readers[v->id][i] != n;
+    if (others) {
+        arrput(c->out, v);
+        arrput(c->expr, text);
+    }
+    for (int i = k; i < last; i++)
+        c->in[i] = c->in[i + 1];
+    (void)arrpop(c->in);
+}
+
+static void add_nodes(struct chain *c, struct node *n)
+{
+    struct node **inner = node_ptr(n, "nodes");
+    if (!inner)
+        arrput(c->nodes, n);
+    for (int i = 0; i < arrlen(inner); i++)
+        arrput(c->nodes, inner[i]);
+}
+
+static void remove_node(struct region *r, const struct node *n)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        if (r->nodes[i] == n) {
+            arrdel(r->nodes, i);
+            return;
+        }
+}
+
+/* Rewrites node n in place as the chain; the joined producers leave the region. */
+static void rewrite_as(struct work *w, struct node *n, struct chain *c, struct node **gone)
+{
+    struct node *alone = NEW(struct node);
+    *alone = *n;
+    for (int i = (int)arrlen(gone) - 1; i >= 0; i--)
+        add_nodes(c, gone[i]);
+    add_nodes(c, node_ptr(n, "nodes") ? n : alone);
+    n->op = &op_fused;
+    n->in = c->in;
+    n->out = c->out;
+    n->attr = NULL;
+    n->need = NEW_ARRAY(struct layout, arrlen(c->in) + 1);
+    for (int k = 0; k < arrlen(c->in); k++) {
+        n->need[k] = c->in[k]->lay;
+        arrput(w->readers[c->in[k]->id], n);
+    }
+    node_set_ptr(n, "nodes", c->nodes);
+    node_set_ptr(n, "results", c->out);
+    for (int k = 0; k < arrlen(c->out); k++) {
+        node_set_str(n, k ? mem_printf("expr%d", k) : "expr", c->expr[k]);
+        c->out[k]->def = n;
+        c->out[k]->def_index = k;
+    }
+    n->why = mem_printf("%d element-wise ops in one loop", (int)arrlen(c->nodes));
+    for (int i = 0; i < arrlen(gone); i++)
+        remove_node(n->region, gone[i]);
+}
+
+static void fuse_node(struct work *w, struct node *n)
+{
+    struct chain c = {0};
+    struct node **gone = NULL;
+    for (int k = 0; k < arrlen(n->in); k++)
+        operand(&c, n->in[k]);
+    for (int k = 0; k < arrlen(n->out); k++) {
+        arrput(c.out, n->out[k]);
+        arrput(c.expr, renumbered(&c, n, k));
+    }
+    for (int k = 0; k < arrlen(c.in);) {
+        const char *why = refusal(w, n, c.in[k]);
+        struct node *p = c.in[k]->def;
+        if (why || arrlen(c.in) + arrlen(p->in) > MOST_OPERANDS || arrlen(c.out) == MOST_RESULTS ||
+            strlen(c.expr[0]) > MOST_TEXT) {
+            if (!n->why)
+                n->why = why;
+            k++;
+            continue;
+        }
+        arrput(gone, p);
+        join(w, &c, n, k);
+        k = 0;
+    }
+    if (arrlen(gone))
+        rewrite_as(w, n, &c, gone);
+}
+
+static void fuse_region(struct work *w, struct region *r)
+{
+    struct node **nodes = NULL;
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        arrput(nodes, r->nodes[i]);
+    for (int i = 0; i < arrlen(nodes); i++) {
+        if (nodes[i]->body)
+            fuse_region(w, nodes[i]->body);
+        else if (joinable(nodes[i]))
+            fuse_node(w, nodes[i]);
+    }
+}
 
 void fuse(struct module *m)
 {
-    (void)m;
+    struct physical *p = m->physical;
+    for (int i = 0; i < p->nstage; i++) {
+        struct stage *s = &p->stages[i];
+        struct work w = {.p = p, .g = s->graph};
+        for (int v = 0; v < arrlen(s->graph->values); v++)
+            arrput(w.readers, NULL);
+        w.kept = NEW_ARRAY(bool, arrlen(w.readers) + 1);
+        w.position = NEW_ARRAY(int, s->graph->nnode + 1);
+        for (int e = 0; e < ENTRIES; e++)
+            for (int f = 0; f < PHASES; f++)
+                if (s->phase[e][f])
+                    note(&w, s->phase[e][f]);
+        for (int e = 0; e < ENTRIES; e++)
+            for (int f = 0; f < PHASES; f++)
+                if (s->phase[e][f])
+                    fuse_region(&w, s->phase[e][f]);
+    }
 }
