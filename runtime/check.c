@@ -136,8 +136,8 @@ static void *watch(void *unused)
         if (still < limit)
             continue;
         const char *where = atomic_load(&at_where), *what = atomic_load(&at_what);
-        fprintf(stderr, "flow: rank %d hangs: waited %.0f s in %s at %s for %s (FL_TIMEOUT sets the limit)\n", fl_rank_number,
-                still, what ? what : "start-up", where ? where : "the beginning", peers);
+        fprintf(stderr, "flow: rank %d hangs: waited %.0f s in %s at %s for %s (FL_TIMEOUT sets the limit)\n",
+                fl_rank_number, still, what ? what : "start-up", where ? where : "the beginning", peers);
         fflush(stderr);
         sleep(2);
         end_job();

@@ -9,7 +9,8 @@ extern "C" {
 
 extern int fl_rank_number;                           /* rank in the world; 0 before MPI is up */
 /* Prints "flow: rank R: fact (hint) [file:line]" and ends the job with exit code 1. hint may be NULL. */
-__attribute__((noreturn, format(printf, 4, 5))) void fl_fail(const char *file, int line, const char *hint, const char *fact, ...);
+__attribute__((noreturn, format(printf, 4, 5))) void fl_fail(const char *file, int line, const char *hint,
+                                                             const char *fact, ...);
 #define FL_FAIL(hint, ...) fl_fail(__FILE__, __LINE__, hint, __VA_ARGS__)
 /* A user's mistake that every rank sees alike: rank 0 prints "flow: fact", all leave with exit code 1. */
 __attribute__((noreturn, format(printf, 1, 2))) void fl_refuse(const char *fact, ...);

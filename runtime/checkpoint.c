@@ -1,6 +1,6 @@
-/* DIR/tensors.safetensors holds parameters and states under their paths, DIR/state.json the step, the reader's position,
- * the seed and a checksum of the tensors. Written as DIR.new and renamed, so a reader never sees half of one; the one
- * before is kept as DIR.old for the moment in between. */
+/* DIR/tensors.safetensors holds parameters and states under their paths, DIR/state.json the step, the reader's
+ * position, the seed and a checksum of the tensors. Written as DIR.new and renamed, so a reader never sees half of one;
+ * the one before is kept as DIR.old for the moment in between. */
 #include "checkpoint.h"
 #include "agree.h"
 #include "check.h"
@@ -80,10 +80,12 @@ bool fl_checkpoint_exists(const char *dir)
 
 int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
 {
-    char *tensors = fl_printf("%s/tensors.safetensors", dir), *state = fl_printf("%s/state.json", dir), *complaint = NULL;
+    char *tensors = fl_printf("%s/tensors.safetensors", dir), *state = fl_printf("%s/state.json", dir),
+         *complaint = NULL;
     json_error_t error;
     json_t *j = json_load_file(state, 0, &error);
-    const char *seed = json_string_value(json_object_get(j, "seed")), *sum = json_string_value(json_object_get(j, "checksum"));
+    const char *seed = json_string_value(json_object_get(j, "seed")),
+               *sum = json_string_value(json_object_get(j, "checksum"));
     json_t *step = json_object_get(j, "step");
     if (!j)
         complaint = fl_printf("%s: %s", state, error.text);
@@ -93,7 +95,8 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     if (fl_rank_number == 0) {
         char *now = checksum(tensors);
         if (!now || strcmp(now, sum))
-            complaint = fl_printf("%s is damaged: its checksum is %s, it was written with %s", tensors, now ? now : "unreadable", sum);
+            complaint = fl_printf("%s is damaged: its checksum is %s, it was written with %s", tensors,
+                                  now ? now : "unreadable", sum);
     }
     fl_agree(complaint);
     fl_weights_load(run, tensors, true);

@@ -31,8 +31,8 @@ enum fl_entry { FL_TRAIN, FL_EVALUATE, FL_SAMPLE, FL_ENTRIES };
 
 /* ---- tables a program defines ---- */
 
-/* One dim of a tensor: logical size, stored size (with padding), and the mesh axes that split it, major to minor. A split
- * in k parts of a size that k does not divide gives the first `phys mod k` parts one more. */
+/* One dim of a tensor: logical size, stored size (with padding), and the mesh axes that split it, major to minor. A
+ * split in k parts of a size that k does not divide gives the first `phys mod k` parts one more. */
 struct fl_dim {
     int64_t size, phys;
     int nsplit;
@@ -48,13 +48,13 @@ struct fl_tensor {
 /* How a parameter or an optimizer state starts. normal: a = std; constant: a; uniform: a = low, b = high. */
 enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
 
-/* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it, whole
- * inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. */
+/* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it,
+ * whole inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. */
 struct fl_param {
     struct fl_tensor tensor;             /* shape of one block */
     int nstack;                          /* repeats around it; 0: one block */
     int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
-    int64_t first, count;                /* this class's share of the outermost repeat; nstack 0: 0, 1. count 0: not here */
+    int64_t first, count; /* this class's share of the outermost repeat; nstack 0: 0, 1. count 0: not here */
     int64_t offset_bytes;
     enum fl_init init;
     double init_a, init_b;
@@ -195,18 +195,21 @@ void fl_at(const char *where, const char *what);
  * A tensor that is split or gathered along one dim is seen as outer x n x inner: n is that dim's stored extent before
  * the split, outer and inner the products of the dims around it (local extents). Parts: the first n mod k ranks hold
  * one more. dst and src must not overlap unless they are said to. */
-void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind);                                    /* in place */
-void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind);                              /* in place */
+void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind);       /* in place */
+void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind); /* in place */
 void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes);
-void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, enum fl_reduce kind);
-/* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split on
- * a and src on b; otherwise the result is split on b and src on a. */
-void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
-                   bool split_a, int element_bytes);
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
+                       enum fl_reduce kind);
+/* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split
+ * on a and src on b; otherwise the result is split on b and src on a. */
+void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
+                   int64_t inner, bool split_a, int element_bytes);
 /* Local: this rank's part of outer x n x inner, part number `part` of `parts`. */
-void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, int element_bytes);
+void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
+                   int element_bytes);
 /* Local, S -> P: the part at its place, the identity of `kind` around it. */
-void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, enum fl_reduce kind);
+void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
+                 enum fl_reduce kind);
 int fl_comm_rank(const fl_comm *c);
 int fl_comm_size(const fl_comm *c);
 
@@ -232,7 +235,9 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
 #ifdef FL_CUDA_TARGET
+}                                        /* of extern "C" */
 #include "cuda/flow_dev.h"
+extern "C" {
 #else
 #define FL_KERNEL static void
 #define FL_PARAMS
@@ -254,7 +259,8 @@ void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int ele
 /* y[outer, ny, inner], rows [at, at + n) of the middle = x[outer, n, inner]; the rest is left alone (concat, stack). */
 void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int element_bytes);
 /* y[outer, n, inner] = rows [at, at + n) of x[outer, nx, inner] (slice, unstack). */
-void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner, int element_bytes);
+void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner,
+             int element_bytes);
 /* dx[outer, nx, inner] = 0 but for rows [at, at + n), which are dy[outer, n, inner]. */
 void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner);
 /* first: acc = x, otherwise acc += x. */
@@ -264,8 +270,8 @@ void fl_scale(float *y, const float *x, float by, int64_t n);                /* 
 void fl_positions(int32_t *y, int64_t base, int64_t n);
 
 /* ---- reductions ----
- * x has ndim extents n; bit d of `reduced` says that dim d is reduced; y holds the other dims in order. Of a reduced dim
- * only the first valid[d] entries take part: the rest is padding. */
+ * x has ndim extents n; bit d of `reduced` says that dim d is reduced; y holds the other dims in order. Of a reduced
+ * dim only the first valid[d] entries take part: the rest is padding. */
 struct fl_dims {
     int ndim;
     int64_t n[FL_MAX_DIM];
@@ -283,14 +289,16 @@ void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore,
 void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d);
 
 /* ---- normalisation over the last dim, rows x n; weight and bias may be NULL, so may any result of a gradient ---- */
-void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps);
+void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n,
+                   float eps);
 void fl_layer_norm_grad(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
                         int64_t rows, int64_t n, float eps);
 void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, int64_t n, float eps);
 void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x, const float *weight, int64_t rows,
                       int64_t n, float eps);
 
-/* ---- softmax over the reduced dims, all results of x's shape; padding entries of results are 0; y: forward result ---- */
+/* ---- softmax over the reduced dims, all results of x's shape; padding entries of results are 0; y: forward result
+ * ---- */
 void fl_softmax(float *y, const float *x, const struct fl_dims *d);
 void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d);
 void fl_log_softmax(float *y, const float *x, const struct fl_dims *d);
@@ -307,36 +315,42 @@ struct fl_attention {
     int64_t causal_shift;                /* positions of the first query minus that of the first key */
     int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position */
     int64_t gq[3], gk[3], gv[3], gy[3];  /* of dq, dk, dv, dy; only fl_attention_grad reads them (and not y) */
-    int64_t keep_stride[4];              /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
+    int64_t keep_stride[4]; /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
 };
-void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, const struct fl_attention *a);
+void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep,
+                  const struct fl_attention *a);
 void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const float *q, const float *k, const float *v,
                        const uint8_t *keep, const struct fl_attention *a);
 
 /* ---- rope: rotates pairs of the last dim by position * base^(-2i/n); half: pairs (i, i + n/2), else (2i, 2i + 1).
  * x is outer x T x inner x n, position = first + index in T. inverse: rotates back (the gradient). y may be x. ---- */
-void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base, bool half,
-             bool inverse);
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+             bool half, bool inverse);
 
 /* ---- embedding: w holds rows [base, base + rows) of the table; ids outside give 0 (they are another rank's) ---- */
 void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n);
-void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n);
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
+                       int64_t n);
 
-/* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the
- * whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. ----
- * loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
+/* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of
+ * the whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0.
+ * ---- loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
 void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
                       int32_t ignore, float smoothing);
-void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows, int64_t n,
-                           int64_t valid, int32_t ignore, float smoothing);
+void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
+                           int64_t n, int64_t valid, int32_t ignore, float smoothing);
 /* The same in pieces, for a split vocabulary: each is partial over the parts, by max or by sum. */
-void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid);                       /* P(max) */
-void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid);   /* P(sum) */
-void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid,
-                int32_t ignore, float smoothing);          /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
-void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows, int32_t ignore);
-void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s, const int32_t *target,
-                int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
+void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid); /* P(max) */
+void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base,
+                   int64_t valid); /* P(sum) */
+void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                int64_t valid, int32_t ignore,
+                float smoothing); /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
+void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
+                int32_t ignore);
+void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
+                const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                float smoothing);
 
 /* ---- random: element i of the logical tensor depends on (seed, path hash, step, block, i) only ---- */
 struct fl_place {                        /* the local part of a logical tensor */
@@ -355,10 +369,10 @@ void fl_square_sum(float *y, const float *x, int64_t n);                     /* 
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
 void fl_clip_scale(float *y, const float *norm, float clip);                 /* min(1, clip / (norm + 1e-6)) */
 /* scale: pointer to the factor on g, or NULL for 1. Step number from s->step (0 is the first). */
-void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float beta1,
-              float beta2, float eps, float decay);
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+              float beta1, float beta2, float eps, float decay);
 void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
-            float momentum, float decay);                                    /* momentum_buffer NULL when momentum is 0 */
+            float momentum, float decay); /* momentum_buffer NULL when momentum is 0 */
 
 #ifdef __cplusplus
 }

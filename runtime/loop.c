@@ -19,7 +19,8 @@ static double learning_rate(int64_t k)
     const struct fl_program_spec *p = &fl_program;
     if (k < p->lr_warmup)
         return p->lr_peak * (double)(k + 1) / (double)p->lr_warmup;
-    double whole = (double)(p->steps - p->lr_warmup), part = whole > 0 ? fmin(1, (double)(k - p->lr_warmup) / whole) : 1;
+    double whole = (double)(p->steps - p->lr_warmup),
+           part = whole > 0 ? fmin(1, (double)(k - p->lr_warmup) / whole) : 1;
     switch (p->lr) {
     case FL_LR_COSINE: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 + cos(M_PI * part)) / 2;
     case FL_LR_LINEAR: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 - part);
@@ -72,7 +73,8 @@ static int64_t begin(struct fl_run *run, const struct fl_options *o)
     run->step.seed = o->has_seed ? o->seed : fl_program.seed;
     bool resume = o->resume && fl_checkpoint_exists(o->resume);
     if (o->resume && !resume && !o->load)
-        fl_refuse("no checkpoint in %s (give --load F.safetensors as well to start anew where there is none)", o->resume);
+        fl_refuse("no checkpoint in %s (give --load F.safetensors as well to start anew where there is none)",
+                  o->resume);
     fl_weights_init(run, run->step.seed);
     if (resume) {
         done = fl_checkpoint_load(run, o->resume);

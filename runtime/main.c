@@ -10,8 +10,8 @@ static const struct fl_rank *own_rank(int rank, int size)
 {
     if (size != fl_program.nranks)
         fl_refuse("%s was compiled with plan %s for %d rank%s, but %d %s started: use mpirun -n %d", fl_program.name,
-                  fl_program.plan, fl_program.nranks, fl_program.nranks == 1 ? "" : "s", size, size == 1 ? "was" : "were",
-                  fl_program.nranks);
+                  fl_program.plan, fl_program.nranks, fl_program.nranks == 1 ? "" : "s", size,
+                  size == 1 ? "was" : "were", fl_program.nranks);
     for (int i = 0; i < fl_rank_count; i++)
         if (fl_ranks[i]->rank == rank)
             return fl_ranks[i];
@@ -37,7 +37,8 @@ static struct fl_comm *make_comm(const struct fl_rank *r, const struct fl_comm_s
 static struct fl_link *make_link(const struct fl_rank *r, int k)
 {
     const struct fl_link_spec *s = &fl_program.link[k];
-    int pipe = fl_program.pipe, at = pipe < 0 ? 0 : r->coord[pipe], stride = pipe < 0 ? 0 : fl_program.axis_stride[pipe];
+    int pipe = fl_program.pipe, at = pipe < 0 ? 0 : r->coord[pipe],
+        stride = pipe < 0 ? 0 : fl_program.axis_stride[pipe];
     if (at == s->from)
         return fl_link_new(s, r->rank + (s->to - s->from) * stride, k + 1, true);
     if (at == s->to)

@@ -15,7 +15,8 @@ static bool usage(const struct option *table, const char *program, const char *f
         return false;
     fprintf(stderr, "flow: %s%s\nusage: %s", fact, name, program);
     for (const struct option *t = table; t->name; t++)
-        fprintf(stderr, "%s [%s%s%s]", (t - table) % 4 == 0 && t > table ? "\n         " : "", t->name, *t->argument ? " " : "", t->argument);
+        fprintf(stderr, "%s [%s%s%s]", (t - table) % 4 == 0 && t > table ? "\n         " : "", t->name,
+                *t->argument ? " " : "", t->argument);
     fprintf(stderr, "\n");
     for (const struct option *t = table; t->name; t++) {
         int width = fprintf(stderr, "  %s %s", t->name, t->argument);

@@ -48,7 +48,8 @@ int64_t fl_tensor_count(const struct fl_tensor *t)
     return n;
 }
 
-void fl_box_rows(const struct fl_tensor *t, const struct fl_box *b, void (*f)(void *context, int64_t at, int64_t index, int64_t n), void *context)
+void fl_box_rows(const struct fl_tensor *t, const struct fl_box *b,
+                 void (*f)(void *context, int64_t at, int64_t index, int64_t n), void *context)
 {
     if (t->ndim == 0) {
         f(context, 0, 0, 1);
@@ -59,7 +60,10 @@ void fl_box_rows(const struct fl_tensor *t, const struct fl_box *b, void (*f)(vo
     n = n < b->n[last] ? n : b->n[last];
     for (int d = 0; d < last; d++)
         rows *= b->n[d];
-    for (int64_t r = 0; n > 0 && r < rows; r++) {
+    if (n <= 0)
+        return;
+#pragma omp parallel for if (rows * n > 65536)
+    for (int64_t r = 0; r < rows; r++) {
         int64_t rest = r, stride = t->dim[last].size, index = b->base[last];
         bool inside = true;
         for (int d = last - 1; d >= 0; d--) {

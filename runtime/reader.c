@@ -1,9 +1,9 @@
 /* The data reader. Files are mapped, so a rank touches only the pages of its own rows.
  *
- * next_token: batch number s starts at token p = s N T, after wrapping s over floor((length - 1) / (N T)) batches; inputs
- * are tokens [p, p + N T), targets the same one token on. raw: batch s is elements [s E, (s + 1) E) with E the elements
- * of the input. Files: raw little-endian elements, or for u16 tokens a 1024-byte header (magic 20240520, version,
- * number of tokens) before them. */
+ * next_token: batch number s starts at token p = s N T, after wrapping s over floor((length - 1) / (N T)) batches;
+ * inputs are tokens [p, p + N T), targets the same one token on. raw: batch s is elements [s E, (s + 1) E) with E the
+ * elements of the input. Files: raw little-endian elements, or for u16 tokens a 1024-byte header (magic 20240520,
+ * version, number of tokens) before them. */
 #include "reader.h"
 #include "agree.h"
 #include "check.h"
@@ -69,7 +69,8 @@ static char *find_data(const struct fl_data *d, struct file *f)
                              (long long)(f->map_bytes - 1024) / 2);
     }
     if (f->map_bytes % element_bytes(d))
-        return fl_printf("%s: %lld bytes are not a whole number of %s elements", f->name, (long long)f->map_bytes, d->element);
+        return fl_printf("%s: %lld bytes are not a whole number of %s elements", f->name, (long long)f->map_bytes,
+                         d->element);
     return NULL;
 }
 
@@ -78,8 +79,8 @@ static char *map_file(const struct fl_data *d, struct file *f)
     int fd = open(f->name, O_RDONLY);
     struct stat s;
     if (fd < 0 || fstat(fd, &s) < 0) {
-        char *text = fl_printf("cannot open %s, data of %s: %s; give another file with %s", f->name, d->where, strerror(errno),
-                               d->entry == FL_EVALUATE ? "--eval-data" : "--data");
+        char *text = fl_printf("cannot open %s, data of %s: %s; give another file with %s", f->name, d->where,
+                               strerror(errno), d->entry == FL_EVALUATE ? "--eval-data" : "--data");
         if (fd >= 0)
             close(fd);
         return text;
@@ -190,7 +191,9 @@ static void fill_row(void *context, int64_t at, int64_t index, int64_t n)
         case FL_F32: ((float *)c->to)[at + j] = value; break;
         case FL_U8: ((uint8_t *)c->to)[at + j] = (uint8_t)id; break;
         case FL_BOOL: ((uint8_t *)c->to)[at + j] = value != 0; break;
-        default: FL_FAIL("declare the input as i32, f32, u8 or bool", "input %s has a type that no reader fills", c->input->name);
+        default:
+            FL_FAIL("declare the input as i32, f32, u8 or bool", "input %s has a type that no reader fills",
+                    c->input->name);
         }
     }
 }

@@ -14,8 +14,8 @@ static FILE *metrics;
 static const char *metrics_name;
 static bool live, quiet, open_line;
 
-/* Is a person watching? mpirun gives its ranks a terminal of their own whatever its output is, so there its output counts:
- * rank 0 is its child, or that of a daemon without a terminal on another host. */
+/* Is a person watching? mpirun gives its ranks a terminal of their own whatever its output is, so there its output
+ * counts: rank 0 is its child, or that of a daemon without a terminal on another host. */
 static bool watched(void)
 {
     char name[64], to[64];
@@ -109,7 +109,8 @@ void fl_report_step(const struct fl_report_step *s)
     fflush(stdout);
 }
 
-void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name, const double *value)
+void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
+                          const double *value)
 {
     if (fl_rank_number != 0)
         return;

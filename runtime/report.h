@@ -11,7 +11,8 @@ struct fl_report_step {
 };
 void fl_report_start(const struct fl_options *o, bool append);
 void fl_report_step(const struct fl_report_step *s);
-void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name, const double *value);
+void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
+                          const double *value);
 __attribute__((format(printf, 1, 2))) void fl_report_note(const char *format, ...);
 void fl_report_stop(void);
 #endif

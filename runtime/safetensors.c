@@ -24,12 +24,15 @@ static int dtype_bytes(const char *dtype)
 
 bool fl_st_number(const struct fl_st_entry *e)
 {
-    return !strcmp(e->dtype, "F32") || !strcmp(e->dtype, "F64") || !strcmp(e->dtype, "F16") || !strcmp(e->dtype, "BF16");
+    return !strcmp(e->dtype, "F32") || !strcmp(e->dtype, "F64") || !strcmp(e->dtype, "F16") ||
+           !strcmp(e->dtype, "BF16");
 }
 
-static char *read_entry(struct fl_st_entry *e, const char *file, const char *name, json_t *v, const uint8_t *data, int64_t data_bytes)
+static char *read_entry(struct fl_st_entry *e, const char *file, const char *name, json_t *v, const uint8_t *data,
+                        int64_t data_bytes)
 {
-    json_t *dtype = json_object_get(v, "dtype"), *shape = json_object_get(v, "shape"), *range = json_object_get(v, "data_offsets");
+    json_t *dtype = json_object_get(v, "dtype"), *shape = json_object_get(v, "shape"),
+           *range = json_object_get(v, "data_offsets");
     if (!json_is_string(dtype) || !json_is_array(shape) || json_array_size(range) != 2 || json_array_size(shape) > 8)
         return fl_printf("%s: the entry of %s is not dtype, shape of at most 8 dims, data_offsets", file, name);
     *e = (struct fl_st_entry){ .name = name, .ndim = (int)json_array_size(shape), .count = 1 };
@@ -163,8 +166,9 @@ void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct f
             json_array_append_new(shape, json_integer(entries[i].shape[d]));
             count *= entries[i].shape[d];
         }
-        json_object_set_new(root, entries[i].name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape,
-                                                             "data_offsets", (json_int_t)at, (json_int_t)(at + 4 * count)));
+        json_object_set_new(root, entries[i].name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
+                                      (json_int_t)at, (json_int_t)(at + 4 * count)));
         at += 4 * count;
     }
     char *text = json_dumps(root, JSON_COMPACT);

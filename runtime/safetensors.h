@@ -1,4 +1,5 @@
-/* The safetensors format: an 8-byte little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, data. */
+/* The safetensors format: an 8-byte little-endian header length, a JSON header {name: {dtype, shape, data_offsets}},
+ * data. */
 #ifndef FL_SAFETENSORS_H
 #define FL_SAFETENSORS_H
 #include <stdbool.h>
@@ -32,6 +33,7 @@ float fl_st_read(const struct fl_st_entry *e, int64_t i);
 /* Writing, on one rank: entries first, then data in any order, then the end, which renames NAME.part to NAME. */
 struct fl_st_writer { FILE *to; char *name, *part; int64_t base; };
 void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct fl_st_entry *entries);    /* all F32 */
-void fl_st_write(struct fl_st_writer *w, int64_t element, const float *data, int64_t count);    /* at this element of all data */
+void fl_st_write(struct fl_st_writer *w, int64_t element, const float *data,
+                 int64_t count); /* at this element of all data */
 void fl_st_end(struct fl_st_writer *w);
 #endif

@@ -1,6 +1,6 @@
 /* Sampling, token by token: the prompt and what followed it so far fill the first sequence (and all others), the model
- * runs, and the logits at the last token are drawn from. The draw is counter-based, so that every plan draws the same. A
- * text longer than the model's sequence slides through it. Tokens are bytes where the vocabulary has at most 256. */
+ * runs, and the logits at the last token are drawn from. The draw is counter-based, so that every plan draws the same.
+ * A text longer than the model's sequence slides through it. Tokens are bytes where the vocabulary has at most 256. */
 #include "sample.h"
 #include "check.h"
 #include "fl_random.h"
@@ -51,7 +51,10 @@ static int32_t draw(const float *logits, int64_t n, double temperature, int64_t 
 /* Length of the UTF-8 sequence of a printable character beyond ASCII that starts at s, or 0. */
 static int64_t utf8(const int32_t *s, int64_t n)
 {
-    int64_t length = s[0] >= 0xf0 && s[0] < 0xf8 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    int64_t length = s[0] >= 0xf0 && s[0] < 0xf8   ? 4
+                     : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+                     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                                                   : 0;
     int32_t code = length ? s[0] & (0x7f >> length) : 0;
     for (int64_t i = 1; i < length; i++) {
         if (i >= n || (s[i] & 0xc0) != 0x80)
@@ -95,8 +98,9 @@ void fl_sample(struct fl_run *run, int64_t done)
     if (!run->rank->class_->entry[FL_SAMPLE] || !length || !n)
         FL_FAIL("write `output logits` in the model", "sampling needs an input of tokens and the output %s", name);
     const char *prompt = fl_program.sample_prompt ? fl_program.sample_prompt : "\n";
-    int64_t prompt_length = fl_program.sample_prompt && fl_program.sample_prompt_bytes >= 0 ? fl_program.sample_prompt_bytes :
-                            (int64_t)strlen(prompt);
+    int64_t prompt_length = fl_program.sample_prompt && fl_program.sample_prompt_bytes >= 0
+                                ? fl_program.sample_prompt_bytes
+                                : (int64_t)strlen(prompt);
     int64_t total = prompt_length + fl_program.sample_tokens;
     int32_t *ids = fl_alloc((total + 1) * (int64_t)sizeof(int32_t));
     int64_t have = 0;

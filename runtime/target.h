@@ -8,17 +8,19 @@ extern "C" {
 #endif
 
 extern const char *const fl_target_name;             /* "cpu" or "cuda" */
-void fl_target_start(int local_rank, int local_size);   /* picks the device or the threads; exits with one line if it cannot */
+void fl_target_start(int local_rank,
+                     int local_size); /* picks the device or the threads; exits with one line if it cannot */
 char *fl_arena_new(int64_t bytes);                   /* 256-byte aligned, zeroed; lives until the end */
 void fl_to_arena(void *dst, const void *host, int64_t bytes);
 void fl_from_arena(void *host, const void *src, int64_t bytes);      /* after all work queued so far */
 void fl_target_sync(void);                           /* returns when all queued work is done */
-int64_t fl_target_peak_bytes(void);                  /* most memory this rank has held: arena and the target's own buffers */
+int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and the target's own buffers */
 void fl_target_stop(void);
 
 /* Communicators and links of this rank, made in the program's order before the first step. `peer` is a rank of the
  * world, `tag` is unique per link. */
-struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size);    /* called by all ranks; colour -1: not a member, gives NULL */
+struct fl_comm *fl_comm_new(const char *name, int colour, int key,
+                            int size);               /* called by all ranks; colour -1: not a member, gives NULL */
 void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */

@@ -38,20 +38,34 @@ static bool wanted(const struct fl_param *p, bool native) { return native || !p-
 
 struct drawing { const struct fl_param *p; float *to; uint64_t key; uint32_t block; };
 
+/* fl_normal, but a pair of neighbouring indices at once: they share their words, logarithm and root. */
+static void draw_normal(float *to, double std, uint64_t key, uint32_t block, uint64_t index, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        uint64_t pair = (index + (uint64_t)i) >> 1;
+        double u = fl_uniform(key, -1, block, 2 * pair), v = fl_uniform(key, -1, block, 2 * pair + 1);
+        double r = sqrt(-2 * log(u)), angle = 6.283185307179586476925 * v;
+        if (((index + (uint64_t)i) & 1) == 0)
+            to[i++] = (float)(std * (r * cos(angle)));
+        if (i < n && (index + (uint64_t)i) >> 1 == pair)
+            to[i++] = (float)(std * (r * sin(angle)));
+    }
+}
+
 static void draw_row(void *context, int64_t at, int64_t index, int64_t n)
 {
     struct drawing *c = context;
     const struct fl_param *p = c->p;
+    if (p->init == FL_NORMAL) {
+        draw_normal(c->to + at, p->init_a, c->key, c->block, (uint64_t)index, n);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
-        uint64_t k = (uint64_t)(index + i);
-        double v = 0;
-        switch (p->init) {
-        case FL_ZEROS: break;
-        case FL_ONES: v = 1; break;
-        case FL_CONSTANT: v = p->init_a; break;
-        case FL_NORMAL: v = p->init_a * fl_normal(c->key, -1, c->block, k); break;
-        case FL_UNIFORM: v = p->init_a + (p->init_b - p->init_a) * fl_uniform(c->key, -1, c->block, k); break;
-        }
+        double u = p->init == FL_UNIFORM ? fl_uniform(c->key, -1, c->block, (uint64_t)(index + i)) : 0;
+        double v = p->init == FL_ONES       ? 1
+                   : p->init == FL_CONSTANT ? p->init_a
+                   : p->init == FL_UNIFORM  ? p->init_a + (p->init_b - p->init_a) * u
+                                            : 0;
         c->to[at + i] = (float)v;
     }
 }
@@ -67,7 +81,9 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
         int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
         float *part = fl_alloc(n * (int64_t)sizeof(float));
         for (int64_t b = first; b < first + own_blocks(p); b++) {
-            struct drawing c = { .p = p, .to = part, .key = fl_key(seed, fl_hash(p->tensor.path)), .block = (uint32_t)b };
+            struct drawing c = {
+                .p = p, .to = part, .key = fl_key(seed, fl_hash(p->tensor.path)), .block = (uint32_t)b
+            };
             fl_box_rows(&p->tensor, &box, draw_row, &c);
             fl_to_arena(block_address(run, p, b, n), part, n * (int64_t)sizeof(float));
         }
@@ -106,7 +122,9 @@ static char *block_name(const struct fl_param *p, int64_t block, bool native)
 /* The shape in the file. Transposed: [a, b] in our order of elements is stored as [b, a]. */
 static struct fl_st_entry file_entry(const struct fl_param *p, int64_t block, bool native)
 {
-    struct fl_st_entry e = { .name = block_name(p, block, native), .ndim = p->tensor.ndim, .count = fl_tensor_count(&p->tensor) };
+    struct fl_st_entry e = { .name = block_name(p, block, native),
+                             .ndim = p->tensor.ndim,
+                             .count = fl_tensor_count(&p->tensor) };
     for (int d = 0; d < e.ndim; d++)
         e.shape[d] = p->tensor.dim[d].size;
     if (native)
@@ -226,7 +244,8 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
             continue;
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
         int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
-        float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)), *part = fl_alloc(n * (int64_t)sizeof(float));
+        float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)),
+              *part = fl_alloc(n * (int64_t)sizeof(float));
         for (int64_t b = first; b < first + own_blocks(p); b++) {
             char *name = block_name(p, b, native);
             load_block(whole, find(&f, name), p, native);
@@ -263,7 +282,8 @@ static void send_part(struct fl_run *run, const struct fl_param *p, int64_t bloc
 }
 
 /* On rank 0: the whole logical block from all who hold parts of it. */
-static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int64_t block, const struct holding *holdings)
+static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int64_t block,
+                     const struct holding *holdings)
 {
     int64_t got = 0;
     for (int r = 0; r < fl_program.nranks; r++) {
@@ -281,7 +301,8 @@ static void assemble(float *whole, struct fl_run *run, const struct fl_param *p,
         got += n;
     }
     if (got == 0 && fl_tensor_count(&p->tensor) > 0)
-        FL_FAIL("the program's tables are damaged: compile it again", "no rank holds block %lld of %s", (long long)block, p->tensor.path);
+        FL_FAIL("the program's tables are damaged: compile it again", "no rank holds block %lld of %s",
+                (long long)block, p->tensor.path);
 }
 
 static void write_block(struct fl_st_writer *w, int64_t element, float *whole, const struct fl_st_entry *e, bool turned)

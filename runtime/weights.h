@@ -4,8 +4,8 @@
 #include "flow_rt.h"
 
 void fl_weights_init(struct fl_run *run, uint64_t seed);
-/* Names and shapes as the program maps them; missing, extra and misshapen tensors are listed and end the run. With native
- * the names are paths, and optimizer states are there too. */
+/* Names and shapes as the program maps them; missing, extra and misshapen tensors are listed and end the run. With
+ * native the names are paths, and optimizer states are there too. */
 void fl_weights_load(struct fl_run *run, const char *file, bool native);
 void fl_weights_write(struct fl_run *run, const char *file, bool native);
 #endif

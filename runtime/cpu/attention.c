@@ -1,8 +1,8 @@
 /* Attention and its gradient, tile by tile: scores exist for ROWS queries and at most COLUMNS keys at a time, in memory
  * of the thread's own. The forward pass rescales its running result when a later tile has a larger score. The gradient
- * walks the tiles twice: first for each query's maximum, sum and the dot of probabilities with their gradients, then for
- * the gradients themselves; with a single tile the first walk's scores are kept. One thread does all queries of a key
- * head, in order, so that dk and dv are summed in one order. */
+ * walks the tiles twice: first for each query's maximum, sum and the dot of probabilities with their gradients, then
+ * for the gradients themselves; with a single tile the first walk's scores are kept. One thread does all queries of a
+ * key head, in order, so that dk and dv are summed in one order. */
 #include "cpu.h"
 #include <cblas.h>
 
@@ -21,8 +21,8 @@ static int64_t key_limit(const struct fl_attention *a, int64_t t)
     return a->causal ? fl_most(0, fl_least(a->tk, t + a->causal_shift + 1)) : a->tk;
 }
 
-static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, int64_t t0, const float *q, const float *k,
-                           const float *v, const uint8_t *keep)
+static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, int64_t t0, const float *q,
+                           const float *k, const float *v, const uint8_t *keep)
 {
     int64_t g = h / (a->heads / a->kv_heads);
     struct tile t = { .a = a, .t0 = t0, .rows = fl_least(ROWS, a->tq - t0) };
@@ -38,8 +38,8 @@ static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, i
 static void scores(float *s, const struct tile *t, int64_t c0, int64_t columns)
 {
     const struct fl_attention *a = t->a;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dk, a->scale, t->q, (int)a->q[2],
-                t->k + c0 * a->k[2], (int)a->k[2], 0, s, COLUMNS);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dk, a->scale, t->q,
+                (int)a->q[2], t->k + c0 * a->k[2], (int)a->k[2], 0, s, COLUMNS);
     for (int64_t i = 0; i < t->rows; i++) {
         for (int64_t j = fl_most(0, key_limit(a, t->t0 + i) - c0); j < columns; j++)
             s[i * COLUMNS + j] = -INFINITY;
@@ -100,7 +100,8 @@ static void forward(float *y, const struct tile *t, float *scratch)
     }
 }
 
-void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, const struct fl_attention *a)
+void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep,
+                  const struct fl_attention *a)
 {
     int64_t blocks = (a->tq + ROWS - 1) / ROWS, tasks = a->batch * a->heads * blocks;
 #pragma omp parallel for schedule(dynamic) if (tasks > 1)
@@ -189,8 +190,8 @@ void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const f
         for (int64_t h = g * group; h < (g + 1) * group; h++)
             for (int64_t t0 = 0; t0 < a->tq; t0 += ROWS) {
                 struct tile t = tile_at(a, b, h, t0, q, k, v, keep);
-                backward(dq + b * a->gq[0] + h * a->gq[1] + t0 * a->gq[2], dkh, dvh, dy + b * a->gy[0] + h * a->gy[1] + t0 * a->gy[2],
-                         &t, scratch);
+                backward(dq + b * a->gq[0] + h * a->gq[1] + t0 * a->gq[2], dkh, dvh,
+                         dy + b * a->gy[0] + h * a->gy[1] + t0 * a->gy[2], &t, scratch);
             }
     }
 }

@@ -37,7 +37,8 @@ struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
     FL_MPI(MPI_Comm_rank(mpi, &c->rank));
     FL_MPI(MPI_Comm_size(mpi, &c->size));
     if (c->size != size)
-        FL_FAIL("the program's tables are damaged: compile it again", "communicator %s has %d ranks, not %d", name, c->size, size);
+        FL_FAIL("the program's tables are damaged: compile it again", "communicator %s has %d ranks, not %d", name,
+                c->size, size);
     char *text = fl_alloc(16 + 8 * c->size);
     int *world = fl_alloc(c->size * (int64_t)sizeof(int)), at = fl_rank_number;
     FL_MPI(MPI_Allgather(&at, 1, MPI_INT, world, 1, MPI_INT, mpi));
@@ -77,12 +78,16 @@ static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, enum f
         return;
     double start = fl_comm_begin(c->peers);
     for (int64_t at = 0; at < n; at += PIECE)
-        FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * 4, (int)fl_least(PIECE, n - at), type, op_of(kind), c->mpi));
+        FL_MPI(
+            MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * 4, (int)fl_least(PIECE, n - at), type, op_of(kind), c->mpi));
     fl_comm_end(start);
 }
 
 void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind) { reduce_all(c, x, n, MPI_FLOAT, kind); }
-void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind) { reduce_all(c, x, n, MPI_INT32_T, kind); }
+void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
+{
+    reduce_all(c, x, n, MPI_INT32_T, kind);
+}
 
 /* Counts and displacements of the parts of outer x n x inner, in elements, for the v-collectives. */
 struct parts { int *count, *at; };
@@ -90,7 +95,8 @@ struct parts { int *count, *at; };
 static void part_set(struct parts *p, int i, int64_t count, int64_t at)
 {
     if (count > INT_MAX || at > INT_MAX)
-        FL_FAIL("split the tensor over more ranks", "a collective of %lld elements is too large for MPI", (long long)(count + at));
+        FL_FAIL("split the tensor over more ranks", "a collective of %lld elements is too large for MPI",
+                (long long)(count + at));
     p->count[i] = (int)count;
     p->at[i] = (int)at;
 }
@@ -109,15 +115,15 @@ static struct parts parts_of(const fl_comm *c, int which, int64_t outer, int64_t
 static void cut(char *packed, const char *whole, const fl_comm *c, int64_t outer, int64_t n, int64_t inner, int bytes)
 {
     for (int i = 0; i < c->size; i++)
-        fl_take(packed + outer * fl_part_base(n, c->size, i) * inner * bytes, whole, outer, n, fl_part_base(n, c->size, i),
-                fl_part_size(n, c->size, i), inner, bytes);
+        fl_take(packed + outer * fl_part_base(n, c->size, i) * inner * bytes, whole, outer, n,
+                fl_part_base(n, c->size, i), fl_part_size(n, c->size, i), inner, bytes);
 }
 
 static void join(char *whole, const char *packed, const fl_comm *c, int64_t outer, int64_t n, int64_t inner, int bytes)
 {
     for (int i = 0; i < c->size; i++)
-        fl_put(whole, packed + outer * fl_part_base(n, c->size, i) * inner * bytes, outer, n, fl_part_base(n, c->size, i),
-               fl_part_size(n, c->size, i), inner, bytes);
+        fl_put(whole, packed + outer * fl_part_base(n, c->size, i) * inner * bytes, outer, n,
+               fl_part_base(n, c->size, i), fl_part_size(n, c->size, i), inner, bytes);
 }
 
 static MPI_Datatype type_of(int bytes)
@@ -134,13 +140,15 @@ void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, outer, n, inner);
     void *packed = outer == 1 ? dst : fl_scratch(FL_SCRATCH_RECV, outer * n * inner * element_bytes);
-    FL_MPI(MPI_Allgatherv(src, p.count[c->rank], type_of(element_bytes), packed, p.count, p.at, type_of(element_bytes), c->mpi));
+    FL_MPI(MPI_Allgatherv(src, p.count[c->rank], type_of(element_bytes), packed, p.count, p.at, type_of(element_bytes),
+                          c->mpi));
     if (packed != dst)
         join(dst, packed, c, outer, n, inner, element_bytes);
     fl_comm_end(start);
 }
 
-void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, enum fl_reduce kind)
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
+                       enum fl_reduce kind)
 {
     if (c->size == 1) {
         fl_copy(dst, src, outer * n * inner, sizeof(float));
@@ -157,8 +165,8 @@ void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, 
     fl_comm_end(start);
 }
 
-void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b, int64_t inner,
-                   bool split_a, int element_bytes)
+void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
+                   int64_t inner, bool split_a, int element_bytes)
 {
     int64_t mine_a = fl_part_size(a, c->size, c->rank), mine_b = fl_part_size(b, c->size, c->rank);
     /* seen from src: cut along one dim; seen from dst: joined along the other; as outer x n x inner each */
@@ -171,11 +179,13 @@ void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
         return;
     }
     double start = fl_comm_begin(c->peers);
-    struct parts send = parts_of(c, 0, cut_outer, cut_n, cut_inner), recv = parts_of(c, 1, join_outer, join_n, join_inner);
+    struct parts send = parts_of(c, 0, cut_outer, cut_n, cut_inner),
+                 recv = parts_of(c, 1, join_outer, join_n, join_inner);
     char *out = fl_scratch(FL_SCRATCH_SEND, cut_outer * cut_n * cut_inner * element_bytes);
     char *in = fl_scratch(FL_SCRATCH_RECV, join_outer * join_n * join_inner * element_bytes);
     cut(out, src, c, cut_outer, cut_n, cut_inner, element_bytes);
-    FL_MPI(MPI_Alltoallv(out, send.count, send.at, type_of(element_bytes), in, recv.count, recv.at, type_of(element_bytes), c->mpi));
+    FL_MPI(MPI_Alltoallv(out, send.count, send.at, type_of(element_bytes), in, recv.count, recv.at,
+                         type_of(element_bytes), c->mpi));
     join(dst, in, c, join_outer, join_n, join_inner, element_bytes);
     fl_comm_end(start);
 }

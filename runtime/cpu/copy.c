@@ -20,7 +20,8 @@ static void move(char *y, int64_t step_y, const char *x, int64_t step_x, int64_t
 #pragma omp parallel for collapse(2)
         for (int64_t i = 0; i < count; i++)
             for (int64_t p = 0; p < pieces; p++)
-                memcpy(y + i * step_y + p * piece, x + i * step_x + p * piece, (size_t)fl_least(piece, bytes - p * piece));
+                memcpy(y + i * step_y + p * piece, x + i * step_x + p * piece,
+                       (size_t)fl_least(piece, bytes - p * piece));
         return;
     }
 #pragma omp parallel for if (count * bytes > 4 * FL_GRAIN)
@@ -52,12 +53,14 @@ void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_
     fl_put(dx, dy, outer, nx, at, n, inner, sizeof(float));
 }
 
-void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, int element_bytes)
+void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
+                   int element_bytes)
 {
     fl_take(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, element_bytes);
 }
 
-void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts, enum fl_reduce kind)
+void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
+                 enum fl_reduce kind)
 {
     fl_fill(dst, kind == FL_SUM ? 0 : kind == FL_MAX ? -INFINITY : INFINITY, outer * n * inner);
     fl_put(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, sizeof(float));
@@ -75,7 +78,8 @@ void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t
                 to[i * sy] = from[i * sx]; \
     } while (0)
 
-static void copy_row(void *y, int64_t oy, int64_t sy, const void *x, int64_t ox, int64_t sx, int64_t n, int element_bytes)
+static void copy_row(void *y, int64_t oy, int64_t sy, const void *x, int64_t ox, int64_t sx, int64_t n,
+                     int element_bytes)
 {
     switch (element_bytes) {
     case 1: ROW(uint8_t); break;

@@ -9,7 +9,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { FL_GRAIN = 32768 };                           /* elements below which starting threads costs more than it gives */
+enum { FL_GRAIN = 32768 }; /* elements below which starting threads costs more than it gives */
 static inline int64_t fl_least(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t fl_most(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t fl_part_size(int64_t n, int parts, int i) { return n / parts + (i < n % parts); }

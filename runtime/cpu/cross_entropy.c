@@ -36,8 +36,8 @@ static float row_pick(const float *x, int64_t target, int64_t n, int64_t valid, 
 }
 
 /* d loss / dx[j] = softmax[j] - (1 - smoothing) [j = target] - smoothing / valid; 0 in padding. */
-static void row_grad(float *dx, float dloss, const float *x, float top, float sum, int64_t target, int64_t n, int64_t stored,
-                     int64_t valid, float smoothing)
+static void row_grad(float *dx, float dloss, const float *x, float top, float sum, int64_t target, int64_t n,
+                     int64_t stored, int64_t valid, float smoothing)
 {
     float by = dloss / sum, less = dloss * smoothing / (float)valid;
 #pragma omp simd
@@ -64,8 +64,8 @@ void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, i
     }
 }
 
-void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows, int64_t n,
-                           int64_t valid, int32_t ignore, float smoothing)
+void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
+                           int64_t n, int64_t valid, int32_t ignore, float smoothing)
 {
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
     for (int64_t r = 0; r < rows; r++) {
@@ -93,30 +93,34 @@ void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, 
         s[r] = row_sum_exp(logits + r * n, m[r], columns(n, base, valid));
 }
 
-void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid,
-                int32_t ignore, float smoothing)
+void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                int64_t valid, int32_t ignore, float smoothing)
 {
 #pragma omp parallel for if (rows > FL_GRAIN || smoothing > 0)
     for (int64_t r = 0; r < rows; r++)
-        p[r] = target[r] == ignore ? 0 : row_pick(logits + r * n, target[r] - base, columns(n, base, valid), valid, smoothing);
+        p[r] = target[r] == ignore
+                   ? 0
+                   : row_pick(logits + r * n, target[r] - base, columns(n, base, valid), valid, smoothing);
 }
 
-void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows, int32_t ignore)
+void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
+                int32_t ignore)
 {
 #pragma omp parallel for if (rows > FL_GRAIN)
     for (int64_t r = 0; r < rows; r++)
         loss[r] = target[r] == ignore ? 0 : m[r] + logf(s[r]) - p[r];
 }
 
-void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s, const int32_t *target,
-                int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing)
+void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
+                const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                float smoothing)
 {
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
     for (int64_t r = 0; r < rows; r++) {
         if (target[r] == ignore)
             memset(dlogits + r * n, 0, (size_t)n * sizeof(float));
         else
-            row_grad(dlogits + r * n, dloss[r], logits + r * n, m[r], s[r], target[r] - base, columns(n, base, valid), n, valid,
-                     smoothing);
+            row_grad(dlogits + r * n, dloss[r], logits + r * n, m[r], s[r], target[r] - base, columns(n, base, valid),
+                     n, valid, smoothing);
     }
 }

@@ -14,10 +14,12 @@ void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, i
     }
 }
 
-void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n)
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
+                       int64_t n)
 {
     /* counting sort: the places of row r are order[start[r]] .. order[start[r + 1] - 1], ascending */
-    int32_t *start = fl_scratch(FL_SCRATCH_INDEX, (rows + 2 + count) * (int64_t)sizeof(int32_t)), *order = start + rows + 2;
+    int32_t *start = fl_scratch(FL_SCRATCH_INDEX, (rows + 2 + count) * (int64_t)sizeof(int32_t)),
+            *order = start + rows + 2;
     memset(start, 0, (size_t)(rows + 2) * sizeof(int32_t));
     for (int64_t i = 0; i < count; i++) {
         int64_t row = ids[i] - base;
@@ -44,11 +46,12 @@ void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t c
     }
 }
 
-void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base, bool half,
-             bool inverse)
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+             bool half, bool inverse)
 {
     int64_t pairs = n / 2;
-    float *turn = fl_scratch(FL_SCRATCH_KERNEL, t * n * (int64_t)sizeof(float));    /* cos, sin of each position and pair */
+    float *turn =
+        fl_scratch(FL_SCRATCH_KERNEL, t * n * (int64_t)sizeof(float)); /* cos, sin of each position and pair */
 #pragma omp parallel for if (t * n > FL_GRAIN / 8)
     for (int64_t p = 0; p < t; p++)
         for (int64_t i = 0; i < pairs; i++) {

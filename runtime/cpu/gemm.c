@@ -21,9 +21,9 @@ static void one(float *c, const float *a, const float *b, const struct fl_gemm *
         scale(c, g);
         return;
     }
-    cblas_sgemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->tb ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n,
-                (int)g->k, g->alpha, a, leading(g->lda, g->ta ? g->m : g->k), b, leading(g->ldb, g->tb ? g->k : g->n), g->beta,
-                c, leading(g->ldc, g->n));
+    cblas_sgemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->tb ? CblasTrans : CblasNoTrans, (int)g->m,
+                (int)g->n, (int)g->k, g->alpha, a, leading(g->lda, g->ta ? g->m : g->k), b,
+                leading(g->ldb, g->tb ? g->k : g->n), g->beta, c, leading(g->ldc, g->n));
 }
 
 void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g)
@@ -36,7 +36,8 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g)
         one(c, a, b, g);
         return;
     }
-    /* Batches may share their result only where the caller accumulates (stride 0 in c with beta 1): one after another. */
+    /* Batches may share their result only where the caller accumulates (stride 0 in c with beta 1): one after another.
+     */
     bool shared = false;
     for (int d = 0; d < g->nbatch; d++)
         shared |= g->sc[d] == 0 && n[d] > 1;

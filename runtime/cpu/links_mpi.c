@@ -1,7 +1,7 @@
 /* Point-to-point links over MPI. Every link has slots of its own: a send copies into a free slot and returns, receives
  * are posted into all slots at the start and again as soon as a message has been taken. So a program's buffers are free
- * after each call, and a send waits only for the receiver to take the message `slots` before it. Messages of a link have
- * the link's tag and arrive in order. */
+ * after each call, and a send waits only for the receiver to take the message `slots` before it. Messages of a link
+ * have the link's tag and arrive in order. */
 #include "comm.h"
 #include <stdlib.h>
 
@@ -76,8 +76,8 @@ void fl_links_stop(void)
 static void check_size(const struct fl_link *l, int64_t bytes)
 {
     if (bytes > l->bytes)
-        FL_FAIL("the program's tables are damaged: compile it again", "link %s: a message of %lld bytes in slots of %lld",
-                l->name, (long long)bytes, (long long)l->bytes);
+        FL_FAIL("the program's tables are damaged: compile it again",
+                "link %s: a message of %lld bytes in slots of %lld", l->name, (long long)bytes, (long long)l->bytes);
 }
 
 void fl_send(fl_link *l, const void *src, int64_t bytes)
@@ -102,8 +102,8 @@ void fl_recv(fl_link *l, void *dst, int64_t bytes)
     FL_MPI(MPI_Wait(&l->request[slot], &status));
     FL_MPI(MPI_Get_count(&status, MPI_BYTE, &got));
     if (got != bytes)
-        FL_FAIL("the two stages disagree: compile the program again", "link %s: got %d bytes from rank %d, expected %lld", l->name,
-                got, l->peer, (long long)bytes);
+        FL_FAIL("the two stages disagree: compile the program again",
+                "link %s: got %d bytes from rank %d, expected %lld", l->name, got, l->peer, (long long)bytes);
     memcpy(dst, l->buffer + slot * l->bytes, (size_t)bytes);
     post(l, slot);
     fl_comm_end(start);

@@ -31,7 +31,8 @@ static void statistics(const float *x, int64_t n, float eps, bool centre, float 
     *inverse = (float)(1 / sqrt(squares_about(x, *mean, n) / (double)n + eps));
 }
 
-static void forward(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps, bool centre)
+static void forward(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n,
+                    float eps, bool centre)
 {
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
     for (int64_t r = 0; r < rows; r++) {
@@ -47,8 +48,8 @@ static void forward(float *y, const float *x, const float *weight, const float *
 }
 
 /* With h = (x - mean) / sigma and e = dy weight: dx = (e - mean(e) - h mean(e h)) / sigma; RMS norm lacks mean(e). */
-static void backward(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight, int64_t rows,
-                     int64_t n, float eps, bool centre)
+static void backward(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,
+                     int64_t rows, int64_t n, float eps, bool centre)
 {
     int64_t chunks = (rows + CHUNK - 1) / CHUNK;
     float *part = fl_scratch(FL_SCRATCH_KERNEL, 2 * chunks * n * (int64_t)sizeof(float));

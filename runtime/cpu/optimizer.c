@@ -1,4 +1,5 @@
-/* Dropout, the global norm and the optimizers. Element-wise but for the sums, which go by chunks of fixed size in double. */
+/* Dropout, the global norm and the optimizers. Element-wise but for the sums, which go by chunks of fixed size in
+ * double. */
 #include "../fl_random.h"
 #include "cpu.h"
 
@@ -61,8 +62,8 @@ void fl_clip_scale(float *y, const float *norm, float clip)
     *y = by < 1 ? by : 1;
 }
 
-void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float beta1,
-              float beta2, float eps, float decay)
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+              float beta1, float beta2, float eps, float decay)
 {
     double t = (double)s->step + 1;
     float step_size = (float)(s->lr / (1 - pow(beta1, t))), root = (float)sqrt(1 - pow(beta2, t));

@@ -144,7 +144,8 @@ static void fold_inner(float *y, const float *x, const struct shape *s, enum fl_
         const float *from = x + offset(s, last, false, o);
         double sum = identity(kind);
         for (int64_t k = r; k < (split > 1 || rows == 1 ? r + 1 : rows); k++)
-            sum = join(kind, sum, fold_row(from + offset(s, last, true, k) + p * width, fl_least(width, inner - p * width), kind));
+            sum = join(kind, sum,
+                       fold_row(from + offset(s, last, true, k) + p * width, fl_least(width, inner - p * width), kind));
         part[t] = sum;
     }
     for (int64_t o = 0; o < s->kept; o++) {

@@ -33,7 +33,8 @@ static int sharers(const cpu_set_t *mine)
     return count;
 }
 
-/* Threads: OMP_NUM_THREADS when set, else the cores this rank may run on, shared with the ranks that may run there too. */
+/* Threads: OMP_NUM_THREADS when set, else the cores this rank may run on, shared with the ranks that may run there too.
+ */
 void fl_target_start(int local_rank, int local_size)
 {
     (void)local_rank, (void)local_size;
@@ -76,7 +77,8 @@ void *fl_thread_scratch(int64_t bytes)
         fl_scratch_threads(omp_get_max_threads());
     int t = omp_get_thread_num();
     if (t >= nthreads)
-        FL_FAIL("do not raise the number of threads after the start", "thread %d of %d has no scratch memory", t, nthreads);
+        FL_FAIL("do not raise the number of threads after the start", "thread %d of %d has no scratch memory", t,
+                nthreads);
     per_thread[t].p = grow(per_thread[t].p, &per_thread[t].bytes, bytes);
     return per_thread[t].p;
 }

@@ -5,8 +5,8 @@
 struct sizes { int64_t b, h, g, tq, tk, dk, dv; bool causal, mask; };
 
 /* The reference works on dense [b, h, t, k] arrays. */
-static void reference(const struct sizes *z, double scale, const float *q, const float *k, const float *v, const float *dy,
-                      const uint8_t *keep, double *y, double *dq, double *dk, double *dv)
+static void reference(const struct sizes *z, double scale, const float *q, const float *k, const float *v,
+                      const float *dy, const uint8_t *keep, double *y, double *dq, double *dk, double *dv)
 {
     double *p = calloc((size_t)z->tk, 8), *dp = calloc((size_t)z->tk, 8);
     for (int64_t b = 0; b < z->b; b++)
@@ -53,33 +53,51 @@ static float *strided(const float *x, int64_t b, int64_t h, int64_t t, int64_t k
     stride[0] = t * stride[2];
     float *y = blank(b * stride[0]);
     if (x)
-        fl_copy_strided(y, x, &(struct fl_strided){ 4, { b, h, t, k }, { stride[0], stride[1], stride[2], 1 }, { h * t * k, t * k, k, 1 } }, 4);
+        fl_copy_strided(y, x,
+                        &(struct fl_strided){
+                            4, { b, h, t, k }, { stride[0], stride[1], stride[2], 1 }, { h * t * k, t * k, k, 1 } },
+                        4);
     return y;
 }
 
 static float *dense(const float *x, int64_t b, int64_t h, int64_t t, int64_t k, const int64_t *stride)
 {
     float *y = blank(b * h * t * k);
-    fl_copy_strided(y, x, &(struct fl_strided){ 4, { b, h, t, k }, { h * t * k, t * k, k, 1 }, { stride[0], stride[1], stride[2], 1 } }, 4);
+    fl_copy_strided(
+        y, x,
+        &(struct fl_strided){ 4, { b, h, t, k }, { h * t * k, t * k, k, 1 }, { stride[0], stride[1], stride[2], 1 } },
+        4);
     return y;
 }
 
 static void one(const struct sizes *z)
 {
     int64_t nq = z->b * z->h * z->tq, nk = z->b * z->g * z->tk;
-    float *q = random_array(nq * z->dk, 1), *k = random_array(nk * z->dk, 2), *v = random_array(nk * z->dv, 3), *dy = random_array(nq * z->dv, 4);
-    double *ry = calloc((size_t)(nq * z->dv), 8), *rdq = calloc((size_t)(nq * z->dk), 8), *rdk = calloc((size_t)(nk * z->dk), 8);
+    float *q = random_array(nq * z->dk, 1), *k = random_array(nk * z->dk, 2), *v = random_array(nk * z->dv, 3),
+          *dy = random_array(nq * z->dv, 4);
+    double *ry = calloc((size_t)(nq * z->dv), 8), *rdq = calloc((size_t)(nq * z->dk), 8),
+           *rdk = calloc((size_t)(nk * z->dk), 8);
     double *rdv = calloc((size_t)(nk * z->dv), 8);
     uint8_t *keep = malloc((size_t)(z->b * z->tk));
     for (int64_t i = 0; i < z->b * z->tk; i++)
-        keep[i] = i % 3 != 0;                        /* the first key of sequence 0 is hidden: causal query 0 sees nothing */
+        keep[i] = i % 3 != 0; /* the first key of sequence 0 is hidden: causal query 0 sees nothing */
     reference(z, 0.7, q, k, v, dy, keep, ry, rdq, rdk, rdv);
-    struct fl_attention a = { .batch = z->b, .heads = z->h, .kv_heads = z->g, .tq = z->tq, .tk = z->tk, .dk = z->dk, .dv = z->dv,
-                              .scale = 0.7f, .causal = z->causal, .keep_stride = { z->tk, 0, 0, 1 } };
+    struct fl_attention a = { .batch = z->b,
+                              .heads = z->h,
+                              .kv_heads = z->g,
+                              .tq = z->tq,
+                              .tk = z->tk,
+                              .dk = z->dk,
+                              .dv = z->dv,
+                              .scale = 0.7f,
+                              .causal = z->causal,
+                              .keep_stride = { z->tk, 0, 0, 1 } };
     float *sq = strided(q, z->b, z->h, z->tq, z->dk, 3, a.q), *sk = strided(k, z->b, z->g, z->tk, z->dk, 0, a.k);
     float *sv = strided(v, z->b, z->g, z->tk, z->dv, 5, a.v), *sy = strided(NULL, z->b, z->h, z->tq, z->dv, 1, a.y);
-    float *sdq = strided(NULL, z->b, z->h, z->tq, z->dk, 0, a.gq), *sdk = strided(NULL, z->b, z->g, z->tk, z->dk, 2, a.gk);
-    float *sdv = strided(NULL, z->b, z->g, z->tk, z->dv, 0, a.gv), *sdy = strided(dy, z->b, z->h, z->tq, z->dv, 4, a.gy);
+    float *sdq = strided(NULL, z->b, z->h, z->tq, z->dk, 0, a.gq),
+          *sdk = strided(NULL, z->b, z->g, z->tk, z->dk, 2, a.gk);
+    float *sdv = strided(NULL, z->b, z->g, z->tk, z->dv, 0, a.gv),
+          *sdy = strided(dy, z->b, z->h, z->tq, z->dv, 4, a.gy);
     const uint8_t *mask = z->mask ? keep : NULL;
     fl_attention(sy, sq, sk, sv, mask, &a);
     fl_attention_grad(sdq, sdk, sdv, sdy, sq, sk, sv, mask, &a);

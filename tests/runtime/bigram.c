@@ -1,7 +1,7 @@
-/* A whole program as flowc would emit it, written by hand: a bigram table w [V, V], logits = w[tokens], cross entropy over
- * all targets that are not ignored, AdamW with clipping; two micro-batches; data-parallel over RANKS ranks; evaluation
- * and sampling. V is 250, its columns padded to 256. e[*] takes no part in the model: two blocks of [3, 5], split unevenly over
- * the ranks and transposed in files, for the sake of initial values, files and checkpoints. */
+/* A whole program as flowc would emit it, written by hand: a bigram table w [V, V], logits = w[tokens], cross entropy
+ * over all targets that are not ignored, AdamW with clipping; two micro-batches; data-parallel over RANKS ranks;
+ * evaluation and sampling. V is 250, its columns padded to 256. e[*] takes no part in the model: two blocks of [3, 5],
+ * split unevenly over the ranks and transposed in files, for the sake of initial values, files and checkpoints. */
 #define HAS_PROGRAM
 #include "compare.h"
 
@@ -27,29 +27,84 @@ static const struct fl_output_spec outputs[] = {
     { FL_TRAIN, "loss", { "loss", FL_F32, 0, { { 0 } } } },
     { FL_TRAIN, "grad_norm", { "grad_norm", FL_F32, 0, { { 0 } } } },
     { FL_EVALUATE, "loss", { "loss", FL_F32, 0, { { 0 } } } },
-    { FL_SAMPLE, "logits", { "logits", FL_F32, 3, { { N, N, 2, { DP, MB } }, { T, T, 0, { 0 } }, { V, PHYS, 0, { 0 } } } } },
+    { FL_SAMPLE,
+      "logits",
+      { "logits", FL_F32, 3, { { N, N, 2, { DP, MB } }, { T, T, 0, { 0 } }, { V, PHYS, 0, { 0 } } } } },
 };
 static const struct fl_comm_spec comms[] = { { "dp", 1u << DP, 0, { 0 } } };
 const struct fl_program_spec fl_program = {
-    .name = "bigram.flow", .plan = "dp", .nranks = RANKS, .naxis = 2, .axis_name = { "dp", "mb" }, .axis_size = { RANKS, M },
-    .axis_stride = { 1, 0 }, .pipe = -1, .mb = MB, .microbatches = M, .ncomm = 1, .comm = comms, .ninput = 5, .input = inputs,
-    .ndata = 2, .data = data, .noutput = 4, .output = outputs, .train = true, .steps = 100, .tokens = N * T, .lr = FL_LR_COSINE,
-    .lr_peak = 0.05, .lr_floor = 0.005, .lr_warmup = 3, .seed = 1, .evaluate = true, .evaluate_every = 5, .evaluate_steps = 2,
-    .sample = true, .sample_prompt = "the", .sample_prompt_bytes = -1, .sample_tokens = 40, .sample_temperature = 0.8,
-    .sample_top_k = 20, .sample_output = "logits",
+    .name = "bigram.flow",
+    .plan = "dp",
+    .nranks = RANKS,
+    .naxis = 2,
+    .axis_name = { "dp", "mb" },
+    .axis_size = { RANKS, M },
+    .axis_stride = { 1, 0 },
+    .pipe = -1,
+    .mb = MB,
+    .microbatches = M,
+    .ncomm = 1,
+    .comm = comms,
+    .ninput = 5,
+    .input = inputs,
+    .ndata = 2,
+    .data = data,
+    .noutput = 4,
+    .output = outputs,
+    .train = true,
+    .steps = 100,
+    .tokens = N * T,
+    .lr = FL_LR_COSINE,
+    .lr_peak = 0.05,
+    .lr_floor = 0.005,
+    .lr_warmup = 3,
+    .seed = 1,
+    .evaluate = true,
+    .evaluate_every = 5,
+    .evaluate_steps = 2,
+    .sample = true,
+    .sample_prompt = "the",
+    .sample_prompt_bytes = -1,
+    .sample_tokens = 40,
+    .sample_temperature = 0.8,
+    .sample_top_k = 20,
+    .sample_output = "logits",
 };
 
 /* the arena, in floats */
-enum { AT_W = 0, AT_M = AT_W + W, AT_V = AT_M + W, AT_G = AT_V + W, AT_PART = AT_G + W, AT_E = AT_PART + W, AT_LOGITS = AT_E + 64,
-       AT_ROWS = AT_LOGITS + ROWS * PHYS, AT_IDS = AT_ROWS + 2 * ROWS, AT_SCALAR = AT_IDS + 2 * ROWS, END = AT_SCALAR + 16 };
-#define TABLE(name, at, start, is_state) \
-    { .tensor = { name, FL_F32, 2, { { V, V, 0, { 0 } }, { V, PHYS, 0, { 0 } } } }, .count = 1, .offset_bytes = 4 * (at), \
-      .init = start, .init_a = 0.02, .owner = true, .state = is_state }
+enum {
+    AT_W = 0,
+    AT_M = AT_W + W,
+    AT_V = AT_M + W,
+    AT_G = AT_V + W,
+    AT_PART = AT_G + W,
+    AT_E = AT_PART + W,
+    AT_LOGITS = AT_E + 64,
+    AT_ROWS = AT_LOGITS + ROWS * PHYS,
+    AT_IDS = AT_ROWS + 2 * ROWS,
+    AT_SCALAR = AT_IDS + 2 * ROWS,
+    END = AT_SCALAR + 16
+};
+#define TABLE(name, at, start, is_state)                                                                               \
+    {                                                                                                                  \
+        .tensor = { name, FL_F32, 2, { { V, V, 0, { 0 } }, { V, PHYS, 0, { 0 } } } }, .count = 1,                      \
+        .offset_bytes = 4 * (at), .init = start, .init_a = 0.02, .owner = true, .state = is_state                      \
+    }
 static const struct fl_param params[] = {
     TABLE("w", AT_W, FL_NORMAL, false),
-    { .tensor = { "e[*].weight", FL_F32, 2, { { 3, 3, 0, { 0 } }, { 5, 5, 1, { DP } } } }, .nstack = 1, .stack = { 2 }, .count = 2,
-      .offset_bytes = 4 * AT_E, .init = FL_UNIFORM, .init_a = -1, .init_b = 1, .owner = true, .file_name = "e.{0}.w",
-      .file_ndim = 2, .file_shape = { 3, 5 }, .file_transpose = true },
+    { .tensor = { "e[*].weight", FL_F32, 2, { { 3, 3, 0, { 0 } }, { 5, 5, 1, { DP } } } },
+      .nstack = 1,
+      .stack = { 2 },
+      .count = 2,
+      .offset_bytes = 4 * AT_E,
+      .init = FL_UNIFORM,
+      .init_a = -1,
+      .init_b = 1,
+      .owner = true,
+      .file_name = "e.{0}.w",
+      .file_ndim = 2,
+      .file_shape = { 3, 5 },
+      .file_transpose = true },
     TABLE("w#m", AT_M, FL_ZEROS, true),
     TABLE("w#v", AT_V, FL_ZEROS, true),
 };
@@ -102,7 +157,8 @@ static void train(struct fl_run *run)
     fl_global_norm(at(run, AT_SCALAR + 3), at(run, AT_SCALAR + 2), 1);
     fl_clip_scale(at(run, AT_SCALAR + 4), at(run, AT_SCALAR + 3), 1);
     fl_write_output(run, NORM, 0, at(run, AT_SCALAR + 3));
-    fl_adamw(&run->step, at(run, AT_W), at(run, AT_G), at(run, AT_M), at(run, AT_V), at(run, AT_SCALAR + 4), W, 0.9f, 0.95f, 1e-8f, 0.1f);
+    fl_adamw(&run->step, at(run, AT_W), at(run, AT_G), at(run, AT_M), at(run, AT_V), at(run, AT_SCALAR + 4), W, 0.9f,
+             0.95f, 1e-8f, 0.1f);
 }
 
 static void evaluate(struct fl_run *run)

@@ -5,6 +5,7 @@
 #include "target.h"
 #include <mpi.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 static struct fl_comm *comm;
@@ -32,7 +33,9 @@ static void all_reduce(void)
         for (int64_t i = 0; i < n; i++) {
             float want = value(0, i);
             for (int r = 1; r < size; r++)
-                want = kind == FL_SUM ? want + value(r, i) : kind == FL_MAX ? fmaxf(want, value(r, i)) : fminf(want, value(r, i));
+                want = kind == FL_SUM   ? want + value(r, i)
+                       : kind == FL_MAX ? fmaxf(want, value(r, i))
+                                        : fminf(want, value(r, i));
             need(fabsf(x[i] - want) <= 1e-4f, "all_reduce", i);
         }
     }
@@ -68,7 +71,8 @@ static void all_to_all(int64_t outer, int64_t a, int64_t middle, int64_t b, int6
                             { split_a ? part_size(a, rank) : a, split_a ? b : part_size(b, rank) } };
         int64_t base[2][2] = { { split_a ? 0 : part_base(a, rank), split_a ? part_base(b, rank) : 0 },
                                { split_a ? part_base(a, rank) : 0, split_a ? 0 : part_base(b, rank) } };
-        float *x[2] = { blank(outer * n[0][0] * middle * n[0][1] * inner), blank(outer * n[1][0] * middle * n[1][1] * inner) };
+        float *x[2] = { blank(outer * n[0][0] * middle * n[0][1] * inner),
+                        blank(outer * n[1][0] * middle * n[1][1] * inner) };
         for (int side = 0; side < 2; side++) {
             if (side == 1)
                 fl_all_to_all(comm, x[1], x[0], outer, a, middle, b, inner, split_a, sizeof(float));
@@ -78,7 +82,9 @@ static void all_to_all(int64_t outer, int64_t a, int64_t middle, int64_t b, int6
                     for (int64_t m = 0; m < middle; m++)
                         for (int64_t j = 0; j < n[side][1]; j++)
                             for (int64_t k = 0; k < inner; k++, at++) {
-                                float v = value(3, (((o * a + base[side][0] + i) * middle + m) * b + base[side][1] + j) * inner + k);
+                                float v = value(
+                                    3,
+                                    (((o * a + base[side][0] + i) * middle + m) * b + base[side][1] + j) * inner + k);
                                 if (side == 0)
                                     x[0][at] = v;
                                 else
@@ -94,7 +100,8 @@ static void links(void)
     const struct fl_link_spec spec = { "ring", 0, 1, 40000, 20 };
     if (size == 1)
         return;
-    struct fl_link *out = fl_link_new(&spec, (rank + 1) % size, 5, true), *in = fl_link_new(&spec, (rank + size - 1) % size, 5, false);
+    struct fl_link *out = fl_link_new(&spec, (rank + 1) % size, 5, true),
+                   *in = fl_link_new(&spec, (rank + size - 1) % size, 5, false);
     float x[10000];
     for (int k = 0; k < 20; k++) {
         for (int i = 0; i < 10000; i++)
@@ -110,6 +117,17 @@ static void links(void)
     }
 }
 
+/* Rank 0 waits in a collective that rank 1 never joins. */
+static void hang(void)
+{
+    float x = 0;
+    if (rank == 0) {
+        fl_at("gpt.flow:41", "all_reduce(tp) h[*].attn");
+        fl_all_reduce(comm, &x, 1, FL_SUM);
+    }
+    sleep(30);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -120,6 +138,8 @@ int main(int argc, char **argv)
     fl_target_start(0, 1);
     comm = fl_comm_new("all", 0, rank, size);
     fl_links_start();
+    if (argc > 1)
+        hang();
     all_reduce();
     gather_and_scatter(1, 7, 5);
     gather_and_scatter(4, 8, 3);

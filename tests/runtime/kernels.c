@@ -7,9 +7,11 @@ static void layer_norm(void **state)
     for (int centre = 0; centre < 2; centre++)
         for (int64_t rows = 1; rows <= 201; rows += 100) {
             int64_t n = 37;
-            float *x = random_array(rows * n, 1), *w = random_array(n, 2), *b = random_array(n, 3), *dy = random_array(rows * n, 4);
+            float *x = random_array(rows * n, 1), *w = random_array(n, 2), *b = random_array(n, 3),
+                  *dy = random_array(rows * n, 4);
             float *y = blank(rows * n), *dx = blank(rows * n), *dw = blank(n), *db = blank(n);
-            double *ry = calloc((size_t)(rows * n), 8), *rdx = calloc((size_t)(rows * n), 8), rdw[37] = { 0 }, rdb[37] = { 0 };
+            double *ry = calloc((size_t)(rows * n), 8), *rdx = calloc((size_t)(rows * n), 8), rdw[37] = { 0 },
+                   rdb[37] = { 0 };
             for (int64_t r = 0; r < rows; r++) {
                 double mean = 0, var = 0, s1 = 0, s2 = 0;
                 for (int64_t i = 0; centre && i < n; i++)
@@ -51,7 +53,9 @@ static void reductions(void **state)
     for (unsigned axes = 0; axes < 16; axes++) {
         struct fl_dims d = { .ndim = 3, .n = { 5, 7, 11 }, .valid = { 4, 7, 9 }, .reduced = axes & 7, .divisor = 13 };
         if (axes & 8)
-            d = (struct fl_dims){ .ndim = 2, .n = { 300, 9000 }, .valid = { 300, 9000 }, .reduced = axes & 3, .divisor = 13 };
+            d = (struct fl_dims){
+                .ndim = 2, .n = { 300, 9000 }, .valid = { 300, 9000 }, .reduced = axes & 3, .divisor = 13
+            };
         int64_t total = 1, kept = 1;
         for (int i = 0; i < d.ndim; i++) {
             total *= d.n[i];
@@ -100,7 +104,8 @@ static void softmaxes(void **state)
     (void)state;
     for (unsigned axes = 1; axes < 8; axes++) {
         struct fl_dims d = { .ndim = 3, .n = { 3, 4, 7 }, .valid = { 3, 3, 5 }, .reduced = axes };
-        float *x = random_array(84, 6), *dy = random_array(84, 7), *y = blank(84), *ly = blank(84), *dx = blank(84), *ldx = blank(84);
+        float *x = random_array(84, 6), *dy = random_array(84, 7), *y = blank(84), *ly = blank(84), *dx = blank(84),
+              *ldx = blank(84);
         double ry[84] = { 0 }, rly[84] = { 0 }, rdx[84] = { 0 }, rldx[84] = { 0 };
         for (int i = 0; i < 84; i++)
             x[i] *= 20;
@@ -147,7 +152,8 @@ static void cross_entropy(void **state)
     (void)state;
     enum { ROWS = 19, V = 31, VALID = 27, LOW = 16 };
     for (float smoothing = 0; smoothing < 0.2f; smoothing += 0.1f) {
-        float *x = random_array(ROWS * V, 8), *dloss = random_array(ROWS, 9), *loss = blank(ROWS), *dx = blank(ROWS * V);
+        float *x = random_array(ROWS * V, 8), *dloss = random_array(ROWS, 9), *loss = blank(ROWS),
+              *dx = blank(ROWS * V);
         int32_t target[ROWS];
         double rloss[ROWS] = { 0 }, rdx[ROWS * V] = { 0 };
         for (int r = 0; r < ROWS; r++) {
@@ -161,7 +167,8 @@ static void cross_entropy(void **state)
                 continue;
             rloss[r] = log(sum) - (1 - (double)smoothing) * x[r * V + target[r]] - smoothing * mean;
             for (int j = 0; j < VALID; j++)
-                rdx[r * V + j] = dloss[r] * (exp(x[r * V + j]) / sum - (j == target[r] ? 1 - (double)smoothing : 0) - smoothing / (double)VALID);
+                rdx[r * V + j] = dloss[r] * (exp(x[r * V + j]) / sum - (j == target[r] ? 1 - (double)smoothing : 0) -
+                                             smoothing / (double)VALID);
         }
         fl_cross_entropy(loss, x, target, ROWS, V, VALID, -100, smoothing);
         fl_cross_entropy_grad(dx, dloss, x, target, ROWS, V, VALID, -100, smoothing);
@@ -200,7 +207,8 @@ static void embeddings(void **state)
 {
     (void)state;
     enum { COUNT = 50, ROWS = 6, BASE = 4, N = 9 };
-    float *w = random_array(ROWS * N, 10), *dy = random_array(COUNT * N, 11), *y = blank(COUNT * N), *dw = blank(ROWS * N);
+    float *w = random_array(ROWS * N, 10), *dy = random_array(COUNT * N, 11), *y = blank(COUNT * N),
+          *dw = blank(ROWS * N);
     int32_t ids[COUNT];
     double ry[COUNT * N] = { 0 }, rdw[ROWS * N] = { 0 };
     for (int i = 0; i < COUNT; i++) {
@@ -281,17 +289,31 @@ static void gemms(void **state)
     (void)state;
     enum { M = 5, N = 7, K = 3, B0 = 2, B1 = 3 };
     for (int t = 0; t < 4; t++) {
-        float *a = random_array(B0 * B1 * M * K, 16), *b = random_array(B1 * K * N, 17), *c = random_array(B0 * B1 * M * N, 18);
+        float *a = random_array(B0 * B1 * M * K, 16), *b = random_array(B1 * K * N, 17),
+              *c = random_array(B0 * B1 * M * N, 18);
         double rc[B0 * B1 * M * N];
-        struct fl_gemm g = { .m = M, .n = N, .k = K, .ta = t & 1, .tb = t >> 1, .lda = t & 1 ? M : K, .ldb = t >> 1 ? K : N, .ldc = N,
-                             .alpha = 2, .beta = 0.5f, .nbatch = 2, .batch = { B0, B1 }, .sa = { B1 * M * K, M * K }, .sb = { 0, K * N },
+        struct fl_gemm g = { .m = M,
+                             .n = N,
+                             .k = K,
+                             .ta = t & 1,
+                             .tb = t >> 1,
+                             .lda = t & 1 ? M : K,
+                             .ldb = t >> 1 ? K : N,
+                             .ldc = N,
+                             .alpha = 2,
+                             .beta = 0.5f,
+                             .nbatch = 2,
+                             .batch = { B0, B1 },
+                             .sa = { B1 * M * K, M * K },
+                             .sb = { 0, K * N },
                              .sc = { B1 * M * N, M * N } };
         for (int o = 0; o < B0 * B1; o++)
             for (int i = 0; i < M; i++)
                 for (int j = 0; j < N; j++) {
                     double sum = 0;
                     for (int k = 0; k < K; k++)
-                        sum += a[o * M * K + (t & 1 ? k * M + i : i * K + k)] * (double)b[o % B1 * K * N + (t >> 1 ? j * K + k : k * N + j)];
+                        sum += a[o * M * K + (t & 1 ? k * M + i : i * K + k)] *
+                               (double)b[o % B1 * K * N + (t >> 1 ? j * K + k : k * N + j)];
                     rc[(o * M + i) * N + j] = 2 * sum + 0.5 * c[(o * M + i) * N + j];
                 }
         fl_gemm(c, a, b, &g);
@@ -363,9 +385,10 @@ static void dropout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layer_norm), cmocka_unit_test(reductions), cmocka_unit_test(softmaxes), cmocka_unit_test(cross_entropy),
-        cmocka_unit_test(embeddings), cmocka_unit_test(ropes), cmocka_unit_test(adamw), cmocka_unit_test(gemms),
-        cmocka_unit_test(copies), cmocka_unit_test(scalars), cmocka_unit_test(dropout),
+        cmocka_unit_test(layer_norm),    cmocka_unit_test(reductions), cmocka_unit_test(softmaxes),
+        cmocka_unit_test(cross_entropy), cmocka_unit_test(embeddings), cmocka_unit_test(ropes),
+        cmocka_unit_test(adamw),         cmocka_unit_test(gemms),      cmocka_unit_test(copies),
+        cmocka_unit_test(scalars),       cmocka_unit_test(dropout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
