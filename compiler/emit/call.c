@@ -1,5 +1,6 @@
 /* Expands the call formats of call.h. */
 #include "../base/diag.h"
+#include "../../runtime/fl_random.h"
 #include "../ops/common.h"
 #include "call.h"
 #include <stdlib.h>
@@ -194,7 +195,7 @@ static const char *word(struct call *c, const char *w)
                           braces(e, value_arg(c), extent_text), braces(e, value_arg(c), base_text),
                           braces(e, value_arg(c), size_text));
     if (!strcmp(w, "key"))
-        return mem_printf("fl_path_hash(%s)", c_string(node_str(n, "key") ? node_str(n, "key") : n->path));
+        return mem_printf("0x%llxull", (unsigned long long)fl_hash(node_str(n, "key") ? node_str(n, "key") : n->path));
     if (!strcmp(w, "block"))
         return block_number(n->region);
     if (!strcmp(w, "step"))

@@ -144,8 +144,10 @@ void emit_elementwise(struct emitter *e, const struct node *n)
                       : mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
     for (int k = 0; k < nout; k++) {
         const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
-        fprintf(to, "        o%d[%s] = %s;\n", k, index_text(nest, k, var, 0, nest->loops),
-                expand(n, expr ? expr : n->op->expr, load));
+        const char *text = expand(n, expr ? expr : n->op->expr, load);
+        if (n->out[k]->type == TYPE_BOOL)
+            text = mem_printf("(%s) != 0", text);
+        fprintf(to, "        o%d[%s] = %s;\n", k, index_text(nest, k, var, 0, nest->loops), text);
     }
     fputs("    }\n}\n\n", to);
     line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name, sym_text(sym_range(out->place, 0, out->ndim)), constants, pass);

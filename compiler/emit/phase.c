@@ -17,7 +17,7 @@ static void partials(struct emitter *e, const struct node *n)
     for (int k = 0; k < arrlen(n->in); k++)
         depth = n->in[k]->buffer->depth > depth ? n->in[k]->buffer->depth : depth;
     for (int d = 1; d <= depth; d++)
-        plain(e, "const int b%d = 0;", d);
+        plain(e, "const int b%d = 0; (void)b%d;", d, d);
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *v = n->in[k];
         line(e, v->def, "fl_copy(%s + %lld, %s, %lld, 4);", tensor_name(e, out), (long long)(entry ? entry[k] : next),
@@ -62,7 +62,7 @@ static void emit_repeat(struct emitter *e, const struct node *n)
     if (arrlen(body->args)) {
         plain(e, "{");
         e->indent++;
-        plain(e, "const int %s = %lld;", b, first);
+        plain(e, "const int %s = %lld; (void)%s;", b, first, b);
         for (int k = 0; k < arrlen(body->args); k++)
             copy_line(e, n, tensor_name(e, body->args[k]), body->args[k], tensor_name(e, n->in[k]), n->in[k]);
         e->indent--;

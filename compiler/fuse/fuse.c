@@ -132,7 +132,9 @@ static void join(struct work *w, struct chain *c, const struct node *n, int k)
     struct value *v = c->in[k];
     const struct node *p = v->def;
     const char *text = mem_printf("(%s)", renumbered(c, p, 0));
-    if (v->type != TYPE_F32 || p->op == &op_cast)
+    if (v->type == TYPE_BOOL)
+        text = mem_printf("(%s != 0)", text);
+    else if (v->type != TYPE_F32 || p->op == &op_cast)
         text = mem_printf("((%s)%s)", type_c[v->type], text);
     int last = (int)arrlen(c->in) - 1;
     const char **with = NEW_ARRAY(const char *, last + 1);
