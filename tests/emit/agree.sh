@@ -7,7 +7,7 @@ shift 3
 first=$1
 rm -rf "$work"
 mkdir -p "$work"
-awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521; printf "%c%c", x % 61 + 1, 0 } }' \
+awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521; printf "%c%c", x % 60 + 1, 0 } }' \
     > "$work/tokens.bin"
 export OMP_NUM_THREADS=1
 for plan; do
