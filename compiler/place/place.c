@@ -188,7 +188,8 @@ static void place_backward(struct placing *p)
             continue;
         if (n->op->flags & OP_SOURCE)
             continue;
-        if (n->forward) {
+        /* a sum of gradients of what the cut repeat gives goes with its operands: the repeat is on no one stage */
+        if (n->forward && (n->body || at_root(n->forward)->stage >= 0)) {
             n->stage = at_root(n->forward)->stage;
             continue;
         }
