@@ -11,8 +11,7 @@ say "install and build"
 scripts/install.sh
 cmake -S . -B build >/dev/null
 cmake --build build -j "$(nproc)" | tail -n 1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+. scripts/mpi-env.sh
 work=build/demo
 rm -rf "$work"
 mkdir -p "$work"
@@ -61,7 +60,7 @@ paste "$work/single.loss" "$work/dp2.loss" "$work/tp2.loss" "$work/pp2.loss" | a
     END { printf "largest difference between two plans: %.2g\n", worst; exit NR != 20 || worst > 1e-5 }'
 
 say "3 training on two ranks: $name"
-steps=${DEMO_STEPS:-1500}
+steps=${DEMO_STEPS:-1200}
 build/flowc examples/gpt/gpt.flow --plan dp2 --set T=128 --set D=128 --set H=4 --set L=4 --set N=16 --set M=1 --set V=256 \
     --set lr=2e-3 --set floor=2e-4 --set warmup=100 --set steps="$steps" -o "$work/gpt" --target cpu
 make -s -C "$work/gpt" -j "$(nproc)"

@@ -14,7 +14,5 @@ sanitize) build=build-sanitize options="-DFLOWC_SANITIZE=ON" select="-LE slow|ru
 esac
 cmake -S . -B "$build" $options >/dev/null
 cmake --build "$build" -j "$(nproc)"
-# mpirun as root, more ranks than cores, waiting ranks that do not spin.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
-export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+. scripts/mpi-env.sh
 ctest --test-dir "$build" --output-on-failure -j "$(nproc)" $select "$@"

@@ -5,14 +5,15 @@ set -eu
 flowc=$1 compare=$2 golden=$3 work=$4 plan=$5 ranks=$6
 shift 6
 source=$(cd "$(dirname "$0")/../.." && pwd)
+. "$source/scripts/mpi-env.sh"
 sizes="--set V=256 --set T=64 --set D=64 --set H=4 --set L=4 --set N=8 --set lr=1e-3 --set floor=1e-4 --set warmup=5 --set steps=20"
 [ -f "$golden/sizes" ] && sizes=$(cat "$golden/sizes")
 rm -rf "$work"
 mkdir -p "$work"
-"$flowc" "$source/examples/gpt/gpt.flow" --plan "$plan" $sizes "$@" -o "$work/out" --target cpu
+"$flowc" "${GPT_FLOW:-$source/examples/gpt/gpt.flow}" --plan "$plan" $sizes "$@" -o "$work/out" --target cpu
 make -s -C "$work/out" -j2
 export OMP_NUM_THREADS=1
-mpirun -n "$ranks" --oversubscribe "$work/out/run" --load "$golden/init.safetensors" --data "$golden/tokens.bin" --steps 20 \
+mpirun -n "$ranks" --oversubscribe "$work/out/run" --load "$golden/init.safetensors" --data "$golden/tokens.bin" --steps "${STEPS:-20}" \
     --metrics "$work/m.jsonl" --export "$work/f.safetensors" --quiet
 "$compare" "$golden/run.json" "$work/m.jsonl" "$golden/final.safetensors" "$work/f.safetensors"
 rm -rf "$work"
