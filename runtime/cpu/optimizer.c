@@ -66,14 +66,14 @@ void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float
               float beta1, float beta2, float eps, float decay)
 {
     double t = (double)s->step + 1;
-    float step_size = (float)(s->lr / (1 - pow(beta1, t))), root = (float)sqrt(1 - pow(beta2, t));
+    float step_size = (float)(s->lr / (1 - pow(beta1, t))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, t)));
     float shrink = 1 - s->lr * decay, by = scale ? *scale : 1, rest1 = 1 - beta1, rest2 = 1 - beta2;
 #pragma omp parallel for simd if (n > FL_GRAIN)
     for (int64_t i = 0; i < n; i++) {
         float d = g[i] * by;
         m[i] = beta1 * m[i] + rest1 * d;
         v[i] = beta2 * v[i] + rest2 * d * d;
-        w[i] = w[i] * shrink - step_size * m[i] / (sqrtf(v[i]) / root + eps);
+        w[i] = w[i] * shrink - step_size * m[i] / (sqrtf(v[i]) * inverse_root + eps);
     }
 }
 
