@@ -28,6 +28,8 @@ enum op_flag {
     OP_VARIADIC    = 1 << 9,
     OP_CONTRACTION = 1 << 10,    /* counted in FLOPs and cost: einsum, attention */
     OP_STACKED     = 1 << 11,    /* reads whole stacks of values of a repeat body from outside it (norm_partials) */
+    OP_SKIPS_PADDING = 1 << 12,  /* what it contracts is read without its padding (sum, output) */
+    OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };
 
 /* One 1-D signature: how each operand is read and each output written along one mesh axis. */
@@ -103,6 +105,16 @@ void list_ops(FILE *to);                             /* --list-ops: the whole ta
 
 /* All 1-D signatures of a node along an axis of `parts` ranks, the all-B one first, without duplicates. stb_ds array. */
 struct sig *node_signatures(const struct node *n, int parts);
+
+/* What is known of a value's entries in the padding of one of its dims. From rules, linear sets and flags; for element-
+ * wise ops from the reference itself, evaluated at what the operands may hold (ops/padding.c). */
+enum pad_value { PADDING_ZERO, PADDING_FINITE, PADDING_ANY };
+typedef enum pad_value dims_padding[MAX_DIM];
+/* Dims without padding are PADDING_ZERO. out has arrlen(n->out) entries. */
+void node_padding(const struct node *n, const dims_padding *in, dims_padding *out);
+/* Operands (a bit set) whose padding must be cleared before the node may read them: it adds up over a padded dim and
+ * nothing makes the padding count 0 there, or it writes a parameter. */
+unsigned node_must_clear(const struct node *n, const dims_padding *in);
 
 /* ---- helpers for shape rules and gradients (ops/build.c) ---- */
 struct value *build(struct graph *g, struct region *at, const struct op *op, struct span span, int nin, ...);   /* node_new + operands + finish; first output */

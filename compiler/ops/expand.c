@@ -1,5 +1,5 @@
-/* expand(x, dims): x stretched by trailing broadcasting to a given shape; a view with stride 0. Padding of the result
- * is 0, so that what is stretched over a padded dim can be contracted over it. */
+/* expand(x, dims): x stretched by trailing broadcasting to a given shape; a view with stride 0. It stretches into padding
+ * as well. */
 #include "common.h"
 
 static bool expand_shape(struct graph *g, struct node *n)
@@ -31,7 +31,7 @@ static void expand_ref(struct reference *r)
     if (!tensor_count(out))
         return;
     do
-        out->data[i++] = tensor_is_valid(out, at) ? tensor_broadcast(&r->in[0], at, out->ndim) : 0;
+        out->data[i++] = tensor_broadcast(&r->in[0], at, out->ndim);
     while (index_next(at, out->n, out->ndim));
 }
 

@@ -1,25 +1,7 @@
 /* Factor rules and linear sets, and the 1-D signatures that follow from them. A rule that does not fit its node is a
  * defect of the op, not of the program: BUG(). */
-#include "common.h"
+#include "rule.h"
 #include <ctype.h>
-
-enum { MAX_FACTOR = 64 };
-
-struct factor {
-    const char *name;            /* interned; the dims of an ellipsis b.. are "b..0", "b..1", counted from the right */
-    char mark;                   /* 0, or one of + ^ > < */
-};
-struct term {                    /* one operand or output */
-    int ndim;
-    int factor[MAX_DIM];         /* -1: a dim that no signature splits */
-};
-struct rule {
-    const struct node *node;
-    const char *text;
-    struct factor factor[MAX_FACTOR];
-    int nfactor;
-    struct term *in, *out;       /* arrlen(node->in), arrlen(node->out) */
-};
 
 static int find_factor(struct rule *r, const char *name, char mark)
 {
@@ -106,8 +88,11 @@ static struct term *read_side(struct rule *r, const char *s, const char *end, st
     return terms;
 }
 
-static struct rule *rule_read(const struct node *n, const char *text)
+struct rule *rule_of_node(const struct node *n)
 {
+    const char *text = n->op->rule_of ? n->op->rule_of(n) : n->op->rule;
+    if (!text)
+        return NULL;
     struct rule *r = NEW(struct rule);
     r->node = n;
     r->text = text;
@@ -148,8 +133,7 @@ static void add_sig(const struct node *n, struct sig **sigs, struct sig s)
     arrput(*sigs, s);
 }
 
-/* Where factor f stands in the term: the dim, -1 when absent, -2 when it occurs twice (then it cannot be split). */
-static int place_of(const struct term *t, int f)
+int term_place(const struct term *t, int f)
 {
     int found = -1;
     for (int d = 0; d < t->ndim; d++)
@@ -169,14 +153,14 @@ static bool factor_sig(const struct rule *r, int f, struct sig *s)
         return false;
     *s = sig_new(n);
     for (int k = 0; k < arrlen(n->in); k++) {
-        int d = place_of(&r->in[k], f);
+        int d = term_place(&r->in[k], f);
         if (d == -2)
             return false;
         if (d >= 0)
             s->in[k] = sbp_split(d);
     }
     for (int k = 0; k < arrlen(n->out); k++) {
-        int d = place_of(&r->out[k], f);
+        int d = term_place(&r->out[k], f);
         if (d == -2)
             return false;
         if (d >= 0)
@@ -201,41 +185,55 @@ static enum reduce read_reduce(const char **s)
     return REDUCE_SUM;
 }
 
-/* "{a} {b}", "{a, b}", "{*}", "max{a}", "max{a}:min" (P(max) in, P(min) out). */
-static void linear_sigs(const struct node *n, const char *text, struct sig **sigs)
+struct linear_set *linear_sets(const struct node *n)
 {
+    struct linear_set *sets = NULL;
+    const char *text = n->op->linear ? n->op->linear : "";
+    int nin = (int)arrlen(n->in);
     for (const char *s = text; *s;) {
         if (isspace((unsigned char)*s)) {
             s++;
             continue;
         }
-        enum reduce in = read_reduce(&s);
+        struct linear_set set = {.in = read_reduce(&s)};
         if (*s != '{')
             BUG("op %s: ill-formed linear sets '%s'", n->op->name, text);
-        struct sig g = sig_new(n);
         bool legal = true;
         for (s++; *s && *s != '}'; s++) {
             if (*s == ',' || *s == ' ')
                 continue;
-            for (int k = 0; k < arrlen(n->in); k++)
+            for (int k = 0; k < nin; k++)
                 if (n->in[k] && (*s == '*' || k == *s - 'a'))
-                    g.in[k] = sbp_partial(in);
-            legal &= *s == '*' || (*s - 'a' < arrlen(n->in) && n->in[*s - 'a']);
+                    set.operands |= 1u << k;
+            legal &= *s == '*' || (*s - 'a' < nin && n->in[*s - 'a']);
         }
         s += *s == '}';
-        enum reduce out = in;
+        set.out = set.in;
         if (*s == ':') {
             s++;
-            out = read_reduce(&s);
+            set.out = read_reduce(&s);
         }
-        for (int k = 0; k < arrlen(n->in); k++)
-            legal &= g.in[k].kind != SBP_P || type_is_float(n->in[k]->type);
-        for (int k = 0; k < arrlen(n->out); k++) {
-            g.out[k] = sbp_partial(out);
+        for (int k = 0; k < nin; k++)
+            legal &= !(set.operands >> k & 1) || type_is_float(n->in[k]->type);
+        for (int k = 0; k < arrlen(n->out); k++)
             legal &= type_is_float(n->out[k]->type);
-        }
         if (legal)
-            add_sig(n, sigs, g);
+            arrput(sets, set);
+    }
+    return sets;
+}
+
+static void linear_sigs(const struct node *n, struct sig **sigs)
+{
+    struct linear_set *sets = linear_sets(n);
+    for (int i = 0; i < arrlen(sets); i++) {
+        struct sig s = sig_new(n);
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (sets[i].operands >> k & 1)
+                s.in[k] = sbp_partial(sets[i].in);
+        for (int k = 0; k < arrlen(n->out); k++)
+            s.out[k] = sbp_partial(sets[i].out);
+        add_sig(n, sigs, s);
     }
 }
 
@@ -243,17 +241,13 @@ struct sig *node_signatures(const struct node *n, int parts)
 {
     struct sig *sigs = NULL;
     add_sig(n, &sigs, sig_new(n));
-    const char *text = n->op->rule_of ? n->op->rule_of(n) : n->op->rule;
-    if (text) {
-        struct rule *r = rule_read(n, text);
-        for (int f = 0; f < r->nfactor; f++) {
-            struct sig s;
-            if (factor_sig(r, f, &s))
-                add_sig(n, &sigs, s);
-        }
+    struct rule *r = rule_of_node(n);
+    for (int f = 0; r && f < r->nfactor; f++) {
+        struct sig s;
+        if (factor_sig(r, f, &s))
+            add_sig(n, &sigs, s);
     }
-    if (n->op->linear)
-        linear_sigs(n, n->op->linear, &sigs);
+    linear_sigs(n, &sigs);
     if (n->op->extra) {
         struct sig *more = NULL;
         n->op->extra(n, parts, &more);

@@ -27,7 +27,7 @@ static bool param_shape(struct graph *g, struct node *n)
 
 const struct op op_param = {
     .name = "param", .doc = "a stored parameter or state; inside a repeat: that of this block", .args = "param:dims",
-    .rule_of = rule_source, .flags = OP_INTERNAL | OP_SOURCE, .shape = param_shape,
+    .rule_of = rule_source, .flags = OP_INTERNAL | OP_SOURCE | OP_ZEROES_PADDING, .shape = param_shape,
 };
 
 /* The builder knows the type: it gives attributes "type" (int) and "dims" (stb array of struct dim *). */
@@ -79,5 +79,5 @@ static void output_extra(const struct node *n, int parts, struct sig **sigs)
 
 const struct op op_output = {
     .name = "output", .doc = "hands a value to the host", .args = "x, name:str, metric:int=0",
-    .flags = OP_INTERNAL | OP_EFFECT, .shape = output_shape, .extra = output_extra,
+    .flags = OP_INTERNAL | OP_EFFECT | OP_SKIPS_PADDING, .shape = output_shape, .extra = output_extra,
 };

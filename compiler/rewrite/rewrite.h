@@ -2,7 +2,9 @@
 #ifndef FLOWC_REWRITE_H
 #define FLOWC_REWRITE_H
 #include "../op.h"
+#include <string.h>
 
 void replace_nodes(struct graph *g);     /* replace.c: identities go, ops with lower become their parts */
 void remove_dead(struct graph *g);       /* dead.c: what no effect needs goes */
+void clear_padding(struct graph *g);     /* padding.c: no op counts what lies in padding */
 #endif
