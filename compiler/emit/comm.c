@@ -135,7 +135,7 @@ bool emit_boxing(struct emitter *e, const struct node *n)
     } else if (n->op == &op_box_pad) {
         emit_strided(e, n);
     } else if (n->op == &op_box_accumulate) {
-        for (int k = 0; k < arrlen(n->in); k++)
+        for (int k = 0; k < arrlen(n->in) && in->buffer != out->buffer; k++)
             line(e, n, "fl_accumulate(%s, %s, %s, mb == 0);", tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
                  sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)));
     } else if (n->op == &op_box_send || n->op == &op_box_recv) {

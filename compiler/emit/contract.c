@@ -2,6 +2,7 @@
  * columns, contracted, batch) merge where their strides do; one merged loop of each kind becomes a GEMM dim, the rest are
  * batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest of
  * kernel.c does it. */
+#include "../ops/common.h"
 #include "nest.h"
 #include <string.h>
 
@@ -158,7 +159,7 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     int first = batch.loops > BATCHES ? batch.loops - BATCHES : 0, depth = 0;
     for (int i = 0; i < first; i++, e->indent++, depth++)
         plain(e, "for (int64_t e%d = 0; e%d < %s; e%d++)", i, i, sym_text(batch.extent[i]), i);
-    const char *again = NULL;
+    const char *again = node_int(n, "accumulate", 0) ? "mb" : NULL;
     for (int i = 0; i < sum.loops; i++, e->indent++, depth++) {
         plain(e, "for (int64_t s%d = 0; s%d < %s; s%d++)", i, i, sym_text(sum.extent[i]), i);
         again = again ? mem_printf("%s || s%d", again, i) : mem_printf("s%d", i);
@@ -209,6 +210,45 @@ void emit_einsum(struct emitter *e, const struct node *n)
         emit_product(e, n, letters);
 }
 
+/* A sum over a dense operand whose dims lie in another order, and whose result keeps that order. */
+static bool in_memory_order(struct emitter *e, const struct node *n, const struct value *x, const struct value *out)
+{
+    unsigned axes = node_axes(n);
+    int perm[MAX_DIM], kept[MAX_DIM], count = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        perm[d] = d;
+        kept[d] = axes >> d & 1 ? -1 : count;              /* dim of the result */
+        count += !(axes >> d & 1) || node_int(n, "keep", 0);
+        if (x->dim[d]->size != x->dim[d]->phys && axes >> d & 1)
+            return false;
+    }
+    for (int i = 1; i < x->ndim; i++)
+        for (int j = i; j && x->stride[perm[j]] > x->stride[perm[j - 1]]; j--) {
+            int t = perm[j];
+            perm[j] = perm[j - 1];
+            perm[j - 1] = t;
+        }
+    struct sym dense = sym_int(1), result = sym_int(1);
+    const char *extents = "";
+    unsigned reduced = 0;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        int d = perm[i];
+        struct sym extent = x->place->extent[d];
+        bool one = sym_is(extent, 1);
+        if ((!one && !sym_same(x->place->stride[d], dense)) ||
+            (kept[d] >= 0 && !one && !sym_same(out->place->stride[kept[d]], result)))
+            return false;
+        dense = sym_mul(dense, extent);
+        if (kept[d] >= 0)
+            result = sym_mul(result, extent);
+        reduced |= (axes >> d & 1) << i;
+        extents = mem_printf("%s%s%s", sym_text(extent), *extents ? ", " : "", extents);
+    }
+    line(e, n, "fl_sum(%s, %s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, .divisor = 1));",
+         tensor_name(e, out), tensor_name(e, x), x->ndim, extents, extents, reduced);
+    return true;
+}
+
 /* sum over axes is a product of one operand; dense operands whose result keeps their order go to the reduction kernel. */
 void emit_sum(struct emitter *e, const struct node *n)
 {
@@ -217,11 +257,10 @@ void emit_sum(struct emitter *e, const struct node *n)
         emit_call(e, n);
         return;
     }
+    if (in_memory_order(e, n, x, n->out[0]))
+        return;
     char in[MAX_DIM + 1] = "", out[2 * MAX_DIM + 1] = "";
-    const struct attr *a = node_attr(n, "axes");
-    unsigned axes = a && arrlen(a->ints) ? 0 : (1u << x->ndim) - 1;
-    for (int i = 0; a && i < arrlen(a->ints); i++)
-        axes |= 1u << a->ints[i];
+    unsigned axes = node_axes(n);
     int count = 0;
     for (int d = 0; d < x->ndim; d++) {
         in[d] = (char)('a' + d);

@@ -206,7 +206,9 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
         for (const char *c = limit[i] ? strchr(limit[i], '[') : NULL; c; c = strchr(c + 1, '['))
             bits |= 1ull << atoi(c + 1);
     const char *values = parameters(e, bits, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
-    const char *args = mem_printf("%s *__restrict__ o", type_c[n->out[0]->type]), *pass = tensor_name(e, n->out[0]);
+    bool add = node_int(n, "accumulate", 0);
+    const char *args = mem_printf("%s%s *__restrict__ o", add ? "int add, " : "", type_c[n->out[0]->type]);
+    const char *pass = mem_printf("%s%s", add ? "mb > 0, " : "", tensor_name(e, n->out[0]));
     for (int k = 0; k < nin; k++) {
         args = mem_printf("%s, const %s *__restrict__ a%d", args, type_c[n->in[k]->type], k);
         pass = mem_printf("%s, %s", pass, tensor_name(e, n->in[k]));
@@ -228,7 +230,9 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     for (int k = 0; k < nin; k++)
         fprintf(to, "%sa%d[%s + %s]", k ? " * " : "", k, index_text(out, k + 1, var, 0, out->loops),
                 index_text(sum, k + 1, inner_var, 0, sum->loops));
-    fprintf(to, ";\n        o[%s] = sum;\n    }\n}\n\n", index_text(out, 0, var, 0, out->loops));
+    const char *at_out = index_text(out, 0, var, 0, out->loops);
+    fprintf(to, ";\n        o[%s] = %s%s%ssum;\n    }\n}\n\n", at_out, add ? "add ? o[" : "", add ? at_out : "",
+            add ? "] + sum : " : "");
     line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name,
          sym_text(sym_range(n->out[0]->place, 0, n->out[0]->ndim)), constants, pass);
 }

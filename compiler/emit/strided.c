@@ -52,7 +52,8 @@ bool emit_strided(struct emitter *e, const struct node *n)
     if (n->op == &op_stack || n->op == &op_concat) {
         for (int k = 0; k < arrlen(n->in); k++) {
             bool stack = n->op == &op_stack;
-            put(e, n, n->in[k], stack ? axis : -1, offset);
+            if (n->in[k]->buffer != out->buffer)           /* else it was written in its place */
+                put(e, n, n->in[k], stack ? axis : -1, offset);
             struct sym step = stack ? out->place->stride[axis]
                                     : sym_mul(out->place->stride[axis], n->in[k]->place->extent[axis]);
             offset = plus(offset, step);

@@ -208,6 +208,56 @@ static struct value *insert_copy(struct work *w, struct node *n, int at, struct 
     return copy;
 }
 
+/* The one reader of v, when it is of this op, in v's region; NULL otherwise. */
+static struct node *sole_reader(const struct work *w, const struct value *v, const struct op *op)
+{
+    struct node **readers = w->readers[v->id];
+    bool sole = arrlen(readers) == 1 && readers[0]->op == op && readers[0]->region == v->region && !w->result[v->id];
+    return sole ? readers[0] : NULL;
+}
+
+/* A kernel whose result is only stacked writes it into its place of the stack. */
+static bool place_in_stack(struct work *w, struct value *v)
+{
+    struct node *s = sole_reader(w, v, &op_stack);
+    const struct op *op = v->def->op;
+    if (!s || !op_takes_strides(op) || op->flags & OP_VIEW || op == &op_box_slice)
+        return false;
+    struct value *all = s->out[0];
+    int axis = (int)node_int(s, "axis", 0), at = 0;
+    if (!all->place)
+        own(w, all, MEM_LOCAL);
+    while (s->in[at] != v)
+        at++;
+    struct place *l = NEW(struct place);
+    for (int d = 0; d < v->ndim; d++) {
+        l->extent[d] = sym_extent(w->p, v, d);
+        l->stride[d] = all->place->stride[d + (d >= axis)];
+    }
+    if (at)
+        arrput(l->offset, sym_mul(sym_int(at), all->place->stride[axis]));
+    v->place = l;
+    if (!readable(v->def, v)) {
+        v->place = NULL;
+        return false;
+    }
+    place_numbers(w->p, v);
+    enter(all->buffer, v);
+    return true;
+}
+
+/* A contraction whose result is only accumulated over micro-batches adds to the accumulator itself. */
+static bool place_in_accumulator(struct work *w, struct value *v)
+{
+    struct node *a = v->def->op == &op_einsum ? sole_reader(w, v, &op_box_accumulate) : NULL;
+    if (!a || arrlen(a->in) != 1)
+        return false;
+    own(w, a->out[0], MEM_GRAD);
+    share(v, a->out[0]);
+    node_set_int(v->def, "accumulate", 1);
+    return true;
+}
+
 static enum memory_class class_of(const struct node *n)
 {
     if (n->op == &op_box_accumulate)
@@ -247,6 +297,8 @@ static void place_node(struct work *w, struct node *n)
     }
     for (int k = 0; k < arrlen(n->out); k++) {
         struct value *v = n->out[k];
+        if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v))
+            continue;
         if (n->op == &op_param) {
             place_param(w, v);
         } else if (n->op == &op_constant) {
