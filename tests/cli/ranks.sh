@@ -1,5 +1,6 @@
 #!/bin/sh
 # ranks.sh FLOWC MLP.flow: mpirun with the wrong number of processes ends in one clear line and status 1.
+. "$(dirname "$0")/../../scripts/mpi-env.sh"
 flowc=$1 file=$2
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -2,6 +2,7 @@
 # agree.sh FLOWC WORK FLOW PLAN...: compiles a program for each plan, trains it a few steps on made-up tokens and compares
 # losses and gradient norms with the first plan's, which runs on one rank.
 set -eu
+. "$(dirname "$0")/../../scripts/mpi-env.sh"
 flowc=$1 work=$2 flow=$3
 shift 3
 first=$1
