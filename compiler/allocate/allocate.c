@@ -140,9 +140,13 @@ static void touch_region(struct work *w, enum entry e, enum phase f, struct regi
     }
 }
 
-static const char *gib(double bytes)
+static const char *size_text(double bytes)
 {
-    return mem_printf("%.2f GiB", bytes / (1 << 30));
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    for (; bytes >= 1000 && u < 4; u++)
+        bytes /= 1024;
+    return mem_printf(u && bytes < 100 ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -156,18 +160,18 @@ static void refuse(struct work *w)
     const struct plan *plan = w->m->plan;
     struct stage *s = w->s;
     struct diag *d = diag_error(E_MEMORY, plan->memory_span, "stage %d needs %s per rank, more than the %s of plan '%s'",
-                                s->index, gib((double)s->arena_bytes), gib(plan->memory_bytes), plan->name);
+                                s->index, size_text((double)s->arena_bytes), size_text(plan->memory_bytes), plan->name);
     struct buffer **sorted = NULL;
     for (int i = 0; i < arrlen(s->buffers); i++)
         arrput(sorted, s->buffers[i]);
     qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, by_bytes);
     for (int i = 0; i < 3 && i < arrlen(sorted); i++)
-        diag_note(d, "%s: %s (%s)", sorted[i]->name, gib((double)sorted[i]->bytes),
+        diag_note(d, "%s: %s (%s)", sorted[i]->name, size_text((double)sorted[i]->bytes),
                   memory_class_name[sorted[i]->class]);
     int64_t fixed = s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD];
     if ((double)fixed > plan->memory_bytes)
         diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or cut "
-                  "the model in more stages", gib((double)fixed));
+                  "the model in more stages", size_text((double)fixed));
     else
         diag_help(d, "activations take the rest: raise `microbatches %lld` or split them over another axis",
                   (long long)plan->microbatches);

@@ -74,16 +74,21 @@ static void add_broadcast(struct nest *nest, const struct value *v, const struct
     }
 }
 
-static const char *parameters(struct emitter *e, unsigned long long constants, const char **arguments)
+static const char *parameters(struct emitter *e, const bool *needs, const char **arguments)
 {
     const char *s = "";
     *arguments = "";
-    for (int i = 0; i < 64; i++)
-        if (constants >> i & 1) {
+    for (int i = 0; i < arrlen(e->p->constants); i++)
+        if (needs[i]) {
             s = mem_printf("%sint64_t k%d, ", s, i);
             *arguments = mem_printf("%sk[%d], ", *arguments, i);
         }
     return s;
+}
+
+static bool *no_constants(const struct emitter *e)
+{
+    return NEW_ARRAY(bool, arrlen(e->p->constants) + 1);
 }
 
 /* The expression with %0, %1 .. replaced by loads or numbers; a constant operand is written out. */
@@ -120,7 +125,9 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     nest_sort(e->p, nest, 0);
     nest_merge(nest);
     const char *var[NEST_LOOPS] = {"0"}, **load = NEW_ARRAY(const char *, nin + 1), *constants;
-    const char *values = parameters(e, kernel_constants(nest), &constants);
+    bool *needs = no_constants(e);
+    kernel_constants(nest, needs);
+    const char *values = parameters(e, needs, &constants);
     const char *args = "", *pass = "", *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
     for (int k = 0; k < nout; k++) {
         args = mem_printf("%s%s%s *__restrict__ o%d", args, k ? ", " : "", type_c[n->out[k]->type], k);
@@ -201,11 +208,13 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     nest_sort(e->p, out, 0);
     nest_merge(out);
     const char *var[NEST_LOOPS] = {"0"}, *inner_var[NEST_LOOPS], *constants;
-    unsigned long long bits = kernel_constants(out) | kernel_constants(sum);
+    bool *needs = no_constants(e);
+    kernel_constants(out, needs);
+    kernel_constants(sum, needs);
     for (int i = 0; i < sum->loops; i++)
         for (const char *c = limit[i] ? strchr(limit[i], '[') : NULL; c; c = strchr(c + 1, '['))
-            bits |= 1ull << atoi(c + 1);
-    const char *values = parameters(e, bits, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
+            needs[atoi(c + 1)] = true;
+    const char *values = parameters(e, needs, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
     bool add = node_int(n, "accumulate", 0);
     const char *args = mem_printf("%s%s *__restrict__ o", add ? "int add, " : "", type_c[n->out[0]->type]);
     const char *pass = mem_printf("%s%s", add ? "mb > 0, " : "", tensor_name(e, n->out[0]));

@@ -56,24 +56,17 @@ const char *kernel_text(const char *sym)
     return text;
 }
 
-static unsigned long long constants_of(struct sym s)
+static void add_constants(struct sym s, bool *needs)
 {
-    unsigned long long bits = 0;
-    for (int i = 0; i < s.n; i++) {
-        if (s.k[i] < 0 || s.k[i] > 63)
-            BUG("a kernel over more than 64 rank constants");
-        bits |= 1ull << s.k[i];
-    }
-    return bits;
+    for (int i = 0; i < s.n; i++)
+        needs[s.k[i]] = true;
 }
 
-unsigned long long kernel_constants(const struct nest *n)
+void kernel_constants(const struct nest *n, bool *needs)
 {
-    unsigned long long bits = 0;
     for (int i = 0; i < n->loops; i++) {
-        bits |= constants_of(n->extent[i]);
+        add_constants(n->extent[i], needs);
         for (int k = 0; k < n->tensors; k++)
-            bits |= constants_of(n->stride[k][i]);
+            add_constants(n->stride[k][i], needs);
     }
-    return bits;
 }

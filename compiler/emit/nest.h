@@ -3,7 +3,7 @@
 #define FLOWC_EMIT_NEST_H
 #include "emitter.h"
 
-enum { NEST_TENSORS = 24, NEST_LOOPS = 24 };
+enum { NEST_TENSORS = 24, NEST_LOOPS = 64 };
 struct nest {
     int tensors, loops;          /* tensor 0 is the one written: loops are sorted by its strides */
     struct sym extent[NEST_LOOPS];
@@ -12,5 +12,5 @@ struct nest {
 void nest_sort(const struct physical *p, struct nest *n, int by);   /* outermost first by the strides of tensor `by` */
 void nest_merge(struct nest *n);
 const char *kernel_text(const char *sym);                  /* "k[3]" -> "k3": constants are parameters of a kernel */
-unsigned long long kernel_constants(const struct nest *n); /* which it needs, as a bit set */
+void kernel_constants(const struct nest *n, bool *needs);  /* adds those it needs; by index of the constant */
 #endif

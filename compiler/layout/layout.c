@@ -4,6 +4,7 @@
  *
  * A value that another region walking the same blocks reads (a saved activation, a gradient) is stacked: its buffer has
  * one copy per block of every repeat around it. */
+#include "../base/diag.h"
 #include "../op.h"
 #include "../passes.h"
 #include "place.h"
@@ -132,8 +133,14 @@ static struct buffer *own(struct work *w, struct value *v, enum memory_class cla
 
 static void place_param(struct work *w, struct value *v)
 {
+    enum { MOST_STACKS = 4 };                              /* FL_MAX_STACK of the runtime's tables */
     struct param *q = node_ptr(v->def, "param");
     struct buffer *b = hmget(w->params, q);
+    if (!b && arrlen(q->stack) > MOST_STACKS) {
+        struct diag *d = diag_error(E_SHAPE, q->span, "%d repeats nest around parameter '%s', %d at most can",
+                                    (int)arrlen(q->stack), q->path, MOST_STACKS);
+        diag_help(d, "give it a label without [i] in one of them, so that those blocks share it");
+    }
     if (!b) {
         b = own(w, v, q->is_state ? MEM_STATE : MEM_PARAM);
         b->param = q;
@@ -316,7 +323,8 @@ static void place_node(struct work *w, struct node *n)
                 own_as(w, v, MEM_LOCAL, true);
         } else if (n->op == &op_box_all_reduce && place_contiguous(n->in[k]) && may_take_over(w, n->in[k], n)) {
             share(v, n->in[k]);
-            v->buffer->class = MEM_COMM;
+            if (v->buffer->class == MEM_LOCAL)
+                v->buffer->class = MEM_COMM;
         } else {
             own(w, v, n->op == &op_input ? MEM_INPUT : class_of(n))->persistent = false;
         }
