@@ -18,7 +18,7 @@ for plan; do
         (cd "$work/$first" && find runtime -name '*.o') | while read -r o; do cp -p "$work/$first/$o" "$out/$o"; done
         find "$out/runtime" -name '*.o' -exec touch {} +
     fi
-    make -s -C "$out" -j2
+    make -s -C "$out" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
     ranks=$(sed -n 's/^RANKS := //p' "$out/Makefile")
     mpirun -n "$ranks" --oversubscribe "$out/run" --data "$work/tokens.bin" --steps 8 --metrics "$work/$plan.jsonl" --quiet
 done
