@@ -1,9 +1,19 @@
-/* The run arena: a list of chunks, each block with its size in front so that mem_realloc can copy it. */
+/* The run arena: a list of chunks, each block with its size in front so that mem_realloc can copy it. Under
+ * AddressSanitizer everything but the blocks in use is poisoned: sizes, gaps, what mem_realloc and mem_forget left. */
 #define STB_DS_IMPLEMENTATION
 #include "mem.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#define POISON(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#else
+#define POISON(p, n) ((void)(p))
+#define UNPOISON(p, n) ((void)(p))
+#endif
 
 enum { CHUNK = 1 << 20, ALIGN = 16 };
 
@@ -31,6 +41,7 @@ void *mem_alloc(size_t size)
             fprintf(stderr, "flowc: out of memory after %zu bytes\n", drawn);
             exit(70);
         }
+        POISON(c->data, n);
         c->size = n;
         c->next = chunks;
         chunks = c;
@@ -38,19 +49,37 @@ void *mem_alloc(size_t size)
     struct block *b = (struct block *)(chunks->data + chunks->used);
     chunks->used += need;
     drawn += need;
+    UNPOISON(b, sizeof *b + size);
     b->size = size;
+    POISON(b, sizeof *b);
     return b + 1;
+}
+
+static size_t size_of(void *p)
+{
+    struct block *b = (struct block *)p - 1;
+    UNPOISON(b, sizeof *b);
+    size_t size = b->size;
+    POISON(b, sizeof *b);
+    return size;
+}
+
+void mem_forget(void *p)
+{
+    if (p)
+        POISON(p, size_of(p));
 }
 
 void *mem_realloc(void *old, size_t size)
 {
     if (!old)
         return mem_alloc(size);
-    size_t had = ((struct block *)old - 1)->size;
+    size_t had = size_of(old);
     if (size <= had)
         return old;
     void *p = mem_alloc(size);
     memcpy(p, old, had);
+    mem_forget(old);
     return p;
 }
 

@@ -10,6 +10,7 @@
 
 void *mem_alloc(size_t size);                         /* zeroed, 16-byte aligned, never NULL */
 void *mem_realloc(void *old, size_t size);            /* old may be NULL; the tail is zeroed */
+void mem_forget(void *p);                             /* no longer used; the sanitizers then complain about any use */
 char *mem_strdup(const char *s);
 char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *mem_vprintf(const char *format, va_list args);
@@ -22,7 +23,7 @@ size_t mem_peak(void);                                /* bytes drawn since the s
 #define NEW_ARRAY(T, n) ((T *)mem_alloc(sizeof(T) * (size_t)(n)))
 
 #define STBDS_REALLOC(context, p, size) mem_realloc(p, size)
-#define STBDS_FREE(context, p) ((void)(p))
+#define STBDS_FREE(context, p) mem_forget(p)
 #include <stb/stb_ds.h>
 
 /* A defect of flowc itself: prints what and where, exits with 70. */
