@@ -213,8 +213,19 @@ static int stage_behind(const struct value *v)
     return n ? n->stage : 0;
 }
 
+static int index_in_region(const struct value *v)
+{
+    for (int i = 0; i < arrlen(v->region->nodes); i++)
+        if (v->region->nodes[i] == v->def)
+            return i;
+    return -1;
+}
+
 static void insert_to(struct sharding *s, struct value *v)
 {
+    int at = v->def ? index_in_region(v) : -1;
+    if (v->def && at < 0)
+        return;                                      /* made by a dead node: nobody reads it */
     struct node *n = node_new(s->g, v->region, &op_to, s->fixed[v->id].span);
     node_in(n, v);
     node_set_int(n, "line", 1);
@@ -232,10 +243,7 @@ static void insert_to(struct sharding *s, struct value *v)
     by->line = v->line;
     v->line = NULL;
     (void)arrpop(v->region->nodes);
-    int at = 0;
-    while (v->def && v->region->nodes[at] != v->def)
-        at++;
-    arrins(v->region->nodes, v->def ? at + 1 : 0, n);
+    arrins(v->region->nodes, at + 1, n);
     replace_reads(s->g->root, v, by, n);
     for (int k = 0; k < arrlen(s->g->outputs); k++)
         if (s->g->outputs[k].value == v)
