@@ -30,13 +30,41 @@ static const int numbers[] = {
 static struct diag **collected;
 static int errors;
 
+/* The bytes of one UTF-8 character, 0 when they are none. */
+static int character_bytes(const unsigned char *s)
+{
+    int n = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+          : s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    bool overlong = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xF0 && s[1] < 0x90);
+    bool surrogate = s[0] == 0xED && s[1] >= 0xA0, beyond = s[0] == 0xF4 && s[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : n;
+}
+
+/* Messages quote the source, which may hold any byte: they stay one line of UTF-8. */
+static const char *clean(const char *text)
+{
+    unsigned char *copy = (unsigned char *)mem_strdup(text);
+    for (unsigned char *c = copy; *c;) {
+        int n = character_bytes(c);
+        if (n == 0)
+            *c = '?';
+        else if (*c < 32 || *c == 127)
+            *c = ' ';
+        c += n ? n : 1;
+    }
+    return (const char *)copy;
+}
+
 static struct diag *diag_add(enum diag_code code, bool warning, struct span at, const char *fact, va_list args)
 {
     struct diag *d = NEW(struct diag);
     d->code = code;
     d->warning = warning;
     d->at = at;
-    d->fact = mem_vprintf(fact, args);
+    d->fact = clean(mem_vprintf(fact, args));
     d->order = (int)arrlen(collected);
     for (int i = 0; i < arrlen(collected); i++) {
         struct diag *o = collected[i];
@@ -71,7 +99,7 @@ struct diag *diag_warning(enum diag_code code, struct span at, const char *fact,
 #define TEXT_OF(target)                                                                                                \
     va_list args;                                                                                                      \
     va_start(args, text);                                                                                              \
-    const char *target = mem_vprintf(text, args);                                                                      \
+    const char *target = clean(mem_vprintf(text, args));                                                                               \
     va_end(args)
 
 void diag_mark(struct diag *d, const char *text, ...)
@@ -199,7 +227,7 @@ static json_t *json_place(struct span at, const char *text)
     if (at.file) {
         p = source_position(at.file, at.begin);
         q = source_position(at.file, at.end);
-        file = source_get(at.file)->name;
+        file = clean(source_get(at.file)->name);
     }
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s}", "file", file, "line", p.line, "column", p.column, "end_line",
                      q.line, "end_column", q.column, "text", text ? text : "");
