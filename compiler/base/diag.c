@@ -99,7 +99,7 @@ struct diag *diag_warning(enum diag_code code, struct span at, const char *fact,
 #define TEXT_OF(target)                                                                                                \
     va_list args;                                                                                                      \
     va_start(args, text);                                                                                              \
-    const char *target = clean(mem_vprintf(text, args));                                                                               \
+    const char *target = clean(mem_vprintf(text, args));                                                               \
     va_end(args)
 
 void diag_mark(struct diag *d, const char *text, ...)
