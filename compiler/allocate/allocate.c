@@ -1,5 +1,5 @@
-/* allocate: one arena per stage, every byte known. Lifetimes are intervals of program points. Points number the nodes of
- * all entries in the order in which a step runs them; entries never run at once, so their points do not overlap, and
+/* allocate: one arena per stage, every byte known. Lifetimes are intervals of program points. Points number the nodes
+ * of all entries in the order in which a step runs them; entries never run at once, so their points do not overlap, and
  * only parameters and states live through all of them.
  *
  * A step has four groups: COUNT, SETUP, the loop of FORWARD, BACKWARD and WEIGHT, and UPDATE. COUNT and the loop run
@@ -159,8 +159,9 @@ static void refuse(struct work *w)
 {
     const struct plan *plan = w->m->plan;
     struct stage *s = w->s;
+    const char *needed = size_text((double)s->arena_bytes), *limit = size_text(plan->memory_bytes);
     struct diag *d = diag_error(E_MEMORY, plan->memory_span, "stage %d needs %s per rank, more than the %s of plan '%s'",
-                                s->index, size_text((double)s->arena_bytes), size_text(plan->memory_bytes), plan->name);
+                                s->index, needed, limit, plan->name);
     struct buffer **sorted = NULL;
     for (int i = 0; i < arrlen(s->buffers); i++)
         arrput(sorted, s->buffers[i]);
@@ -170,8 +171,8 @@ static void refuse(struct work *w)
                   memory_class_name[sorted[i]->class]);
     int64_t fixed = s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD];
     if ((double)fixed > plan->memory_bytes)
-        diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or cut "
-                  "the model in more stages", size_text((double)fixed));
+        diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or "
+                  "cut the model in more stages", size_text((double)fixed));
     else
         diag_help(d, "activations take the rest: raise `microbatches %lld` or split them over another axis",
                   (long long)plan->microbatches);

@@ -1,5 +1,6 @@
-/* Best fit by decreasing weight: items are placed one after the other in the smallest gap between those that live at the
- * same time and are placed already; ties go to the lowest offset. Several weights are tried and the lowest result kept. */
+/* Best fit by decreasing weight: items are placed one after the other in the smallest gap between those that live at
+ * the same time and are placed already; ties go to the lowest offset. Several weights are tried and the lowest result
+ * kept. */
 #include "../base/mem.h"
 #include "fit.h"
 #include <stdbool.h>

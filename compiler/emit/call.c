@@ -62,7 +62,8 @@ static const char *tensor(struct emitter *e, const struct node *n, bool out, int
     return tensor_name(e, list[k]);
 }
 
-static const char *braces(struct emitter *e, const struct value *v, const char *(*one)(struct emitter *, const struct value *, int))
+static const char *braces(struct emitter *e, const struct value *v,
+                          const char *(*one)(struct emitter *, const struct value *, int))
 {
     const char *s = "{";
     for (int d = 0; d < v->ndim; d++)
@@ -96,8 +97,8 @@ static const char *reduce_dims(const struct call *c)
     for (int d = 0; d < x->ndim; d++)
         if (node_axes(c->n) >> d & 1)
             divisor *= (double)x->dim[d]->size;
-    return mem_printf("FL_REF(struct fl_dims, .ndim = %d, .n = %s, .valid = %s, .reduced = %u, .divisor = %.17g)", x->ndim,
-                      braces(c->e, x, extent_text), braces(c->e, x, valid_text), node_axes(c->n), divisor);
+    return mem_printf("FL_REF(struct fl_dims, .ndim = %d, .n = %s, .valid = %s, .reduced = %u, .divisor = %.17g)",
+                      x->ndim, braces(c->e, x, extent_text), braces(c->e, x, valid_text), node_axes(c->n), divisor);
 }
 
 static const char *head_strides(const char *name, const struct value *v)
@@ -119,8 +120,8 @@ static const char *attention(const struct call *c)
     const char *shift = "0";
     if (node_int(n, "causal", 0) && strcmp(base_text(c->e, q, 2), base_text(c->e, k, 2)))
         shift = mem_printf("%s - (%s)", base_text(c->e, q, 2), base_text(c->e, k, 2));
-    const char *s = mem_printf("FL_REF(struct fl_attention, .batch = %s, .heads = %s, .kv_heads = %s, .tq = %s, .tk = %s, "
-                               ".dk = %s, .dv = %s, .scale = %s, .causal = %s, .causal_shift = %s",
+    const char *s = mem_printf("FL_REF(struct fl_attention, .batch = %s, .heads = %s, .kv_heads = %s, .tq = %s, "
+                               ".tk = %s, .dk = %s, .dv = %s, .scale = %s, .causal = %s, .causal_shift = %s",
                                sym_text(q->place->extent[0]), sym_text(q->place->extent[1]),
                                sym_text(k->place->extent[1]), sym_text(q->place->extent[2]),
                                sym_text(k->place->extent[2]), sym_text(q->place->extent[3]),

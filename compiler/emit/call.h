@@ -8,7 +8,7 @@
  *     %size(i0,d)         logical size of dim d, without padding
  *     %int(name) %num(name,default) %bool(name)   attributes    %is(name,word)  whether a text attribute is that word
  *     %reduce             &(struct fl_dims){..} of operand 0 over the node's axes
- *     %ignore             "true, -100" or "false, 0"            %skip        the ignored class, or one that never occurs
+ *     %ignore             "true, -100" or "false, 0"            %skip        the ignored class, or one that is none
  *     %attention          &(struct fl_attention){..}            %place(o0)   &(struct fl_place){..}
  *     %key %block         hash and block of a random op         %step        the scalars of the step
  *     %adamw %sgd         the numbers of the update             %mb          the running micro-batch

@@ -52,9 +52,10 @@ void emit_class(struct module *m, int stage, FILE *to)
     e.functions = stream(&text[2], &size[2]);
     emit_phases(&e);
     emit_steps(&e);
-    fprintf(to, "/* %s, plan %s, stage %d of %d: the program of its ranks. Written by flowc; changes here are lost.\n *\n"
-            " * Tensors are places in one arena of %lld bytes. b1, b2 .. are the blocks of the repeats around, mb the\n"
-            " * micro-batch, k[] the numbers in which ranks differ. */\n", c_comment(m->options->file),
+    fprintf(to, "/* %s, plan %s, stage %d of %d: the program of its ranks. Written by flowc; changes here are lost.\n"
+            " *\n"
+            " * Tensors are places in one arena of %lld bytes. b1, b2 .. are the blocks of the repeats around, mb\n"
+            " * the micro-batch, k[] the numbers in which ranks differ. */\n", c_comment(m->options->file),
             c_comment(m->plan->name), stage, m->physical->nstage, (long long)e.s->arena_bytes);
     fputs(preamble, to);
     fputs("\n/* ---- tensors ---- */\n\n", to);

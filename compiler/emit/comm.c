@@ -1,5 +1,6 @@
 /* Boxing ops as calls of the runtime. Before a call that can wait, fl_at tells the watchdog where the program is. A
- * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims. */
+ * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims.
+ */
 #include "emitter.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Contractions of two operands as GEMM calls. Each letter is a loop with a stride per tensor; loops of one kind (rows,
- * columns, contracted, batch) merge where their strides do; one merged loop of each kind becomes a GEMM dim, the rest are
- * batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest of
- * kernel.c does it. */
+ * columns, contracted, batch) merge where their strides do; one merged loop of each kind becomes a GEMM dim, the rest
+ * are batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest
+ * of kernel.c does it. */
 #include "../ops/common.h"
 #include "nest.h"
 #include <string.h>
@@ -180,9 +180,9 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     const char *trans = mem_printf("%s%s", (g->swapped ? !g->tb : g->ta) ? ".ta = true, " : "",
                                    (g->swapped ? !g->ta : g->tb) ? ".tb = true, " : "");
     const char *beta = again ? mem_printf(", .beta = %s ? 1.0f : 0.0f", again) : "";
-    line(e, n, "fl_gemm(%s, %s, %s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, .ldc = %s, "
-         ".alpha = 1.0f%s%s));", name[C], name[x], name[y], sym_text(m), sym_text(columns), sym_text(g->k), trans,
-         sym_text(g->swapped ? g->ldb : g->lda), sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta,
+    line(e, n, "fl_gemm(%s, %s, %s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, "
+         ".ldc = %s, .alpha = 1.0f%s%s));", name[C], name[x], name[y], sym_text(m), sym_text(columns), sym_text(g->k),
+         trans, sym_text(g->swapped ? g->ldb : g->lda), sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta,
          batches);
     e->indent -= depth;
 }
@@ -244,12 +244,13 @@ static bool in_memory_order(struct emitter *e, const struct node *n, const struc
         reduced |= (axes >> d & 1) << i;
         extents = mem_printf("%s%s%s", sym_text(extent), *extents ? ", " : "", extents);
     }
-    line(e, n, "fl_sum(%s, %s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, .divisor = 1));",
-         tensor_name(e, out), tensor_name(e, x), x->ndim, extents, extents, reduced);
+    line(e, n, "fl_sum(%s, %s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, "
+         ".divisor = 1));", tensor_name(e, out), tensor_name(e, x), x->ndim, extents, extents, reduced);
     return true;
 }
 
-/* sum over axes is a product of one operand; dense operands whose result keeps their order go to the reduction kernel. */
+/* sum over axes is a product of one operand; dense operands whose result keeps their order go to the reduction kernel.
+ */
 void emit_sum(struct emitter *e, const struct node *n)
 {
     const struct value *x = n->in[0];

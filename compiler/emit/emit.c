@@ -1,5 +1,6 @@
 /* emit: writes the program of all ranks into options->out, all or nothing: everything is written into a new directory
- * beside it, which is then renamed. An older output is replaced; a directory that flowc did not write is not touched. */
+ * beside it, which is then renamed. An older output is replaced; a directory that flowc did not write is not touched.
+ */
 #define _XOPEN_SOURCE 700
 #include "../base/diag.h"
 #include "emitter.h"

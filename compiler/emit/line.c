@@ -54,6 +54,6 @@ void copy_line(struct emitter *e, const struct node *n, const char *to, const st
         sy = mem_printf("%s%s%s", sy, comma, sym_text(like->place->stride[d]));
         sx = mem_printf("%s%s%s", sx, comma, sym_text(source->place->stride[d]));
     }
-    line(e, n, "fl_copy_strided(%s, %s, FL_REF(struct fl_strided, .ndim = %d, .n = {%s}, .sy = {%s}, .sx = {%s}), %d);", to,
-         from, like->ndim, extents, sy, sx, bytes);
+    line(e, n, "fl_copy_strided(%s, %s, FL_REF(struct fl_strided, .ndim = %d, .n = {%s}, .sy = {%s}, .sx = {%s}), %d);",
+         to, from, like->ndim, extents, sy, sx, bytes);
 }

@@ -45,8 +45,10 @@ const char *c_string(const char *s)
 const char *c_comment(const char *s)
 {
     char *text = mem_strdup(s ? s : "");
-    for (char *at = text; *at; at++)
-        if ((unsigned char)*at < 32 || *at == '\\' || *at == '?' || (*at == '/' && ((at > text && at[-1] == '*') || at[1] == '*')))
+    for (char *at = text; *at; at++) {
+        bool mark = *at == '/' && ((at > text && at[-1] == '*') || at[1] == '*');
+        if ((unsigned char)*at < 32 || *at == '\\' || *at == '?' || mark)
             *at = ' ';
+    }
     return text;
 }

@@ -1,4 +1,5 @@
-/* Loop nests over strided tensors: the loops of one kernel, ordered by memory and merged where all its tensors allow. */
+/* Loop nests over strided tensors: the loops of one kernel, ordered by memory and merged where all its tensors allow.
+ */
 #ifndef FLOWC_EMIT_NEST_H
 #define FLOWC_EMIT_NEST_H
 #include "emitter.h"

@@ -1,4 +1,5 @@
-/* plan.json: the plan for scripts and checkers: mesh, classes with their memory and rolled order, communicators, links. */
+/* plan.json: the plan for scripts and checkers: mesh, classes with their memory and rolled order, communicators, links.
+ */
 #include "emitter.h"
 #include <jansson.h>
 
@@ -37,10 +38,11 @@ void emit_plan_json(struct module *m, FILE *to)
     }
     for (int i = 0; i < arrlen(p->comms); i++)
         json_array_append_new(comms, json_pack("{s:s, s:i}", "name", p->comms[i].name, "axes", (int)p->comms[i].axes));
-    for (int i = 0; i < arrlen(p->links); i++)
-        json_array_append_new(links, json_pack("{s:s, s:i, s:i, s:s}", "tensor", p->links[i].what ? p->links[i].what : "",
-                                               "from", p->links[i].from, "to", p->links[i].to, "phase",
-                                               phase_name[p->links[i].phase]));
+    for (int i = 0; i < arrlen(p->links); i++) {
+        const struct link *l = &p->links[i];
+        json_array_append_new(links, json_pack("{s:s, s:i, s:i, s:s}", "tensor", l->what ? l->what : "", "from", l->from,
+                                               "to", l->to, "phase", phase_name[l->phase]));
+    }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:f}", "program", m->options->file, "plan",
                             m->plan->name, "target", m->options->target, "ranks", p->mesh->nranks, "mesh", axes,
                             "classes", classes, "communicators", comms, "links", links, "bubble", p->bubble);

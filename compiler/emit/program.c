@@ -191,8 +191,8 @@ void emit_program(struct module *m, FILE *to)
     int64_t tokens = 0;
     for (int i = 0; i < arrlen(inputs) && !tokens; i++)
         tokens = value_count(inputs[i].value);
-    fprintf(to, "\nconst struct fl_program_spec fl_program = {\n    .name = %s, .plan = %s, .nranks = %d,\n    .naxis = %d,\n",
-            c_string(m->options->file), c_string(m->plan->name), mesh->nranks, mesh->naxis);
+    fprintf(to, "\nconst struct fl_program_spec fl_program = {\n    .name = %s, .plan = %s, .nranks = %d,\n"
+            "    .naxis = %d,\n", c_string(m->options->file), c_string(m->plan->name), mesh->nranks, mesh->naxis);
     const char *names = "", *sizes = "", *strides = "";
     for (int a = 0; a < mesh->naxis; a++) {
         const char *comma = a ? ", " : "";
@@ -252,8 +252,8 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
         shape = mem_printf("%s%s%lld", shape, d ? ", " : "", (long long)q->file_shape[d]);
     fprintf(to, "    {%s,\n     %d, {%s}, %lld, %lld, %lld, ",
             tensor_text(m->physical->mesh, q->path, q->type, q->ndim, q->dim, &q->lay), (int)arrlen(q->stack),
-            *stack ? stack : "0", b ? (long long)first_block(b) : 0LL, !b ? 0LL : b->depth ? (long long)b->count[0] : 1LL,
-            b ? (long long)b->offset : 0LL);
+            *stack ? stack : "0", b ? (long long)first_block(b) : 0LL,
+            !b ? 0LL : b->depth ? (long long)b->count[0] : 1LL, b ? (long long)b->offset : 0LL);
     fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s},\n", init[q->init], q->init_a, q->init_b,
             q->is_state ? "true" : "false", owner ? "true" : "false", c_string(q->file_name),
             (int)arrlen(q->file_shape), *shape ? shape : "0", q->file_transpose ? "true" : "false");
@@ -264,7 +264,8 @@ void emit_class_table(struct module *m, struct stage *s, FILE *to)
     fputs("/* ---- tables ---- */\n\nstatic const struct fl_param params[] = {\n", to);
     for (int i = 0; i < arrlen(m->params); i++)
         emit_param(m, s, m->params[i], to);
-    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, 0, 0, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n", to);
+    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, 0, 0, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n",
+          to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %d, "
             "params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (int)arrlen(m->params));
     for (int e = 0; e < ENTRIES; e++)

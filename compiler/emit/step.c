@@ -1,5 +1,5 @@
-/* A function per entry that runs one whole step: counts, the micro-batches in the order of the schedule as rolled loops,
- * the update. */
+/* A function per entry that runs one whole step: counts, the micro-batches in the order of the schedule as rolled
+ * loops, the update. */
 #include "emitter.h"
 #include <string.h>
 
@@ -13,8 +13,8 @@ static void loop_all(struct emitter *e, enum entry entry, enum phase f)
     int count = e->p->mesh->axis[e->p->mesh->mb].size;
     if (!has(e, entry, f))
         return;
-    fprintf(e->functions, "    for (int mb = 0; mb < %d; mb++) {\n        run->step.microbatch = mb;\n        %s_%s(run, mb);\n"
-            "    }\n", count, entry_name[entry], phase_name[f]);
+    fprintf(e->functions, "    for (int mb = 0; mb < %d; mb++) {\n        run->step.microbatch = mb;\n"
+            "        %s_%s(run, mb);\n    }\n", count, entry_name[entry], phase_name[f]);
 }
 
 static void once(struct emitter *e, enum entry entry, enum phase f)

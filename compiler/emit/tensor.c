@@ -20,7 +20,9 @@ static const char *block_text(const struct buffer *b, int step)
         return NULL;
     const char *s = NULL;
     for (int d = 1; d <= b->depth; d++) {
-        const char *at = d == b->depth && step ? mem_printf("(b%d %c 1)", d, step > 0 ? '+' : '-') : mem_printf("b%d", d);
+        const char *at = mem_printf("b%d", d);
+        if (d == b->depth && step)
+            at = mem_printf("(%s %c 1)", at, step > 0 ? '+' : '-');
         s = s ? mem_printf("(%s * %lld + %s)", s, (long long)b->count[d - 1], at) : at;
     }
     return s;

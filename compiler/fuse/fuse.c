@@ -1,6 +1,7 @@
 /* fuse: chains of element-wise ops become one node each, `fused`, whose attribute "expr" is the C expression of its
- * result over its operands ("expr1" .. of further results). Only within one region of one phase, and only where producer
- * and reader have the same shape and layout, so that a fused kernel is one loop nest; boxing ops are never inside.
+ * result over its operands ("expr1" .. of further results). Only within one region of one phase, and only where
+ * producer and reader have the same shape and layout, so that a fused kernel is one loop nest; boxing ops are never
+ * inside.
  *
  * A producer that others read too (a saved activation) becomes a further result of the fused node, as long as none of
  * these readers comes before the node it is joined with. */

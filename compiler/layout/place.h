@@ -30,7 +30,7 @@ const char *sym_text(struct sym a);                        /* as in emitted C: "
 
 struct sym sym_extent(struct physical *p, const struct value *v, int dim);   /* local extent */
 struct sym sym_base(struct physical *p, const struct value *v, int dim);     /* first index in the stored logical dim */
-struct sym sym_range(const struct place *l, int low, int high);              /* product of the extents of dims [low, high) */
+struct sym sym_range(const struct place *l, int low, int high);     /* product of the extents of dims [low, high) */
 
 /* Dense in the order of dims given by perm, outermost first. */
 void place_dense(struct physical *p, struct value *v, const int *perm);

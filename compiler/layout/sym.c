@@ -111,12 +111,15 @@ struct sym sym_extent(struct physical *p, const struct value *v, int dim)
     return constant(p, v, dim, false);
 }
 
-/* The base counts whole ranks only: a part along the time axis starts where its micro-batch does, which the text adds. */
+/* The base counts whole ranks only: a part along the time axis starts where its micro-batch does, which the text adds.
+ */
 struct sym sym_base(struct physical *p, const struct value *v, int dim)
 {
-    for (int a = 0; a < p->mesh->naxis; a++)
-        if (v->lay.ax[a].kind == SBP_S && v->lay.ax[a].dim == dim && p->mesh->axis[a].size > 1 && !p->mesh->axis[a].time)
+    for (int a = 0; a < p->mesh->naxis; a++) {
+        const struct axis *axis = &p->mesh->axis[a];
+        if (v->lay.ax[a].kind == SBP_S && v->lay.ax[a].dim == dim && axis->size > 1 && !axis->time)
             return constant(p, v, dim, true);
+    }
     return sym_int(0);
 }
 
