@@ -213,19 +213,33 @@ static int stage_behind(const struct value *v)
     return n ? n->stage : 0;
 }
 
-static int index_in_region(const struct value *v)
+static bool in_graph(const struct node *n, int *at)
 {
-    for (int i = 0; i < arrlen(v->region->nodes); i++)
-        if (v->region->nodes[i] == v->def)
-            return i;
-    return -1;
+    for (int i = 0; i < arrlen(n->region->nodes); i++)
+        if (n->region->nodes[i] == n) {
+            *at = i;
+            return !n->region->owner || in_graph(n->region->owner, &(int){0});
+        }
+    return false;
+}
+
+/* Is v still in the graph, and behind which node of its region is it there? -1: from the start. */
+static bool is_live(const struct value *v, int *at)
+{
+    *at = -1;
+    if (v->def)
+        return in_graph(v->def, at);
+    for (int k = 0; k < arrlen(v->region->args); k++)
+        if (v->region->args[k] == v)
+            return in_graph(v->region->owner, &(int){0});
+    return false;
 }
 
 static void insert_to(struct sharding *s, struct value *v)
 {
-    int at = v->def ? index_in_region(v) : -1;
-    if (v->def && at < 0)
-        return;                                      /* made by a dead node: nobody reads it */
+    int at;
+    if (!is_live(v, &at))
+        return;                                      /* nobody reads it */
     struct node *n = node_new(s->g, v->region, &op_to, s->fixed[v->id].span);
     node_in(n, v);
     node_set_int(n, "line", 1);

@@ -60,6 +60,24 @@ static void find_sums(struct region *r, bool *once)
     }
 }
 
+/* A sum that the backward pass reads as well is needed at once. From last to first: a reader's own mark is final. */
+static void unmark_read_sooner(struct region *r, bool *once)
+{
+    for (int i = (int)arrlen(r->nodes) - 1; i >= 0; i--) {
+        struct node *n = r->nodes[i];
+        if (once[n->id] || node_phase(n) == PHASE_UPDATE)
+            continue;
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k] && n->in[k]->def)
+                once[n->in[k]->def->id] = false;
+        for (int k = 0; n->body && k < arrlen(n->body->results); k++)
+            if (n->body->results[k]->def)
+                once[n->body->results[k]->def->id] = false;
+        if (n->body)
+            unmark_read_sooner(n->body, once);
+    }
+}
+
 /* ---- choices ---- */
 
 static bool all_whole(const struct choice *c, int nin, int nout)
@@ -369,6 +387,7 @@ void microbatch_solve(struct sharding *s)
     bool *once = NEW_ARRAY(bool, s->g->nnode + 1);
     int mb = s->mesh->mb;
     find_sums(s->g->root, once);
+    unmark_read_sooner(s->g->root, once);
     if (mb < 0 || s->mesh->axis[mb].size == 1) {
         settle_phases(s, once);
         return;
