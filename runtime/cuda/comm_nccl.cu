@@ -31,6 +31,17 @@ struct fl_link {
 };
 
 static double seconds;
+static struct fl_comm **comms;
+static struct fl_link **links;
+static int ncomm, nlink;
+
+template <typename T> static T *remember(T **&list, int &count)
+{
+    list = (T **)realloc(list, (size_t)(count + 1) * sizeof *list);
+    if (!list)
+        FL_FAIL("the host is out of memory", "cannot list a communicator");
+    return list[count++] = (T *)fl_alloc(sizeof(T));
+}
 
 static ncclComm_t nccl_join(MPI_Comm group)
 {
@@ -53,7 +64,7 @@ extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, in
     FL_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour < 0 ? MPI_UNDEFINED : colour, key, &group));
     if (colour < 0)
         return NULL;
-    struct fl_comm *c = (struct fl_comm *)fl_alloc(sizeof *c);
+    struct fl_comm *c = remember(comms, ncomm);
     FL_MPI(MPI_Comm_rank(group, &c->rank));
     FL_MPI(MPI_Comm_size(group, &c->size));
     if (c->size != size)
@@ -63,9 +74,11 @@ extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, in
     return c;
 }
 
+extern "C" void fl_links_start(void) {}
+
 extern "C" struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends)
 {
-    struct fl_link *l = (struct fl_link *)fl_alloc(sizeof *l);
+    struct fl_link *l = remember(links, nlink);
     l->sends = sends;
     l->slots = spec->slots < 1 ? 1 : spec->slots > MAX_SLOTS ? MAX_SLOTS : spec->slots;
     l->slot_bytes = (spec->bytes + 255) / 256 * 256;
@@ -226,4 +239,20 @@ extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t ou
 extern "C" void fl_comm_stop(void)
 {
     FL_CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < nlink; i++) {
+        for (int slot = 0; slot < links[i]->slots; slot++) {
+            FL_CUDA(cudaEventDestroy(links[i]->filled[slot]));
+            FL_CUDA(cudaEventDestroy(links[i]->emptied[slot]));
+        }
+        FL_NCCL(ncclCommDestroy(links[i]->nccl));
+        FL_CUDA(cudaStreamDestroy(links[i]->stream));
+        FL_CUDA(cudaFree(links[i]->buffer));
+        free(links[i]);
+    }
+    for (int i = 0; i < ncomm; i++) {
+        FL_NCCL(ncclCommDestroy(comms[i]->nccl));
+        free(comms[i]);
+    }
+    free(links);
+    free(comms);
 }

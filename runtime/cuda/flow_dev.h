@@ -1,6 +1,6 @@
 /* Device primitives of the cuda target: launches, shared memory, sums over a warp or a block. Nothing else in the runtime
- * or in emitted programs may use a launch's <<< >>>, __shared__ or a shuffle: with these few names replaced, every line
- * of device code also compiles and runs on a host.
+ * or in emitted programs may use a launch's <<< >>>, __shared__ or a shuffle. The first part needs a GPU; a host twin of
+ * these few names (chosen by FL_DEVICE_TWIN) lets every other line of device code compile and run on a host.
  *
  * Reductions have a fixed shape (a tree over lanes, then over warps), so results do not depend on timing. */
 #ifndef FLOW_DEV_H
@@ -9,8 +9,12 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { FL_WARP = 32, FL_BLOCK = 256 };
+constexpr int FL_WARP = 32, FL_BLOCK = 256;
 
+/* ---- what only a GPU has ---- */
+#ifdef FL_DEVICE_TWIN
+#include "device_twin.h"
+#else
 /* A kernel on the compute stream: FL_LAUNCH_GRID(name, blocks, threads, arguments...). */
 #define FL_LAUNCH_GRID(kernel, blocks, threads, ...)                                                                        \
     do {                                                                                                               \
@@ -19,6 +23,17 @@ enum { FL_WARP = 32, FL_BLOCK = 256 };
     } while (0)
 #define FL_SHARED(T, name, n) __shared__ T name[n]
 #define FL_BARRIER() __syncthreads()
+#define FL_WARP_BARRIER() __syncwarp()
+enum { FL_ARENA_FILL = 0 };                          /* byte that a fresh arena is filled with */
+
+/* v of the lane whose number differs in the bits of `mask`; all lanes of the warp take part. */
+template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+#endif
+
+/* ---- from here on the same text runs on both ---- */
 
 /* Every call into CUDA: on failure one line with file, line and what CUDA says, and the job ends. */
 #define FL_CUDA(call) fl_cuda_check((call), __FILE__, __LINE__, #call)
@@ -29,21 +44,21 @@ void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..
 static __device__ __forceinline__ float fl_warp_sum(float v)
 {
     for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
-        v += __shfl_xor_sync(0xffffffffu, v, lane);
+        v += fl_shuffle_xor(v, lane);
     return v;
 }
 
 static __device__ __forceinline__ double fl_warp_sum_double(double v)
 {
     for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
-        v += __shfl_xor_sync(0xffffffffu, v, lane);
+        v += fl_shuffle_xor(v, lane);
     return v;
 }
 
 static __device__ __forceinline__ float fl_warp_max(float v)
 {
     for (int lane = FL_WARP / 2; lane > 0; lane /= 2)
-        v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, lane));
+        v = fmaxf(v, fl_shuffle_xor(v, lane));
     return v;
 }
 
@@ -73,6 +88,12 @@ static __device__ __forceinline__ float fl_block_max(float v, float *scratch)
         best = fmaxf(best, scratch[w]);
     return best;
 }
+
+/* for (int64_t i = ..): every warp of the grid takes its share of n, all its lanes the same i. */
+#define FL_WARP_FOR(i, n)                                                                                              \
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / FL_WARP; i < (n);                              \
+         i += (int64_t)gridDim.x * (blockDim.x / FL_WARP))
+#define FL_LANE ((int)(threadIdx.x % FL_WARP))
 
 static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
 {

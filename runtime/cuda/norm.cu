@@ -1,31 +1,32 @@
-/* layer_norm and rms_norm over the last dim: one block per row; gains' gradients by columns, each column summed over the
- * rows in order by one thread (the rows' mean and deviation are recomputed into workspace first). */
+/* layer_norm and rms_norm over the last dim: one warp per row; gains' gradients by columns, each column summed over the
+ * rows in order by one thread (the rows' mean and deviation are left in workspace first). */
 #include "../flow_rt.h"
 
-/* mean and 1/deviation of each row; with `centred` false the mean is taken as 0 (rms). */
-static __device__ void row_moments(const float *x, int64_t n, float eps, bool centred, float *scratch, float *mean, float *inv)
+constexpr int ROWS = FL_BLOCK / FL_WARP;         /* in a block */
+
+/* mean and 1/deviation of the warp's row; with `centred` false the mean is taken as 0 (rms). */
+static __device__ void row_moments(const float *x, int64_t n, float eps, bool centred, float *mean, float *inv)
 {
     float m = 0;
     if (centred) {
-        for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
+        for (int64_t i = FL_LANE; i < n; i += FL_WARP)
             m += x[i];
-        m = fl_block_sum(m, scratch) / (float)n;
+        m = fl_warp_sum(m) / (float)n;
     }
     float v = 0;
-    for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
+    for (int64_t i = FL_LANE; i < n; i += FL_WARP)
         v += (x[i] - m) * (x[i] - m);
     *mean = m;
-    *inv = 1.0f / sqrtf(fl_block_sum(v, scratch) / (float)n + eps);
+    *inv = 1.0f / sqrtf(fl_warp_sum(v) / (float)n + eps);
 }
 
 __global__ void norm_kernel(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps,
                             bool centred)
 {
-    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
-    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    FL_WARP_FOR(r, rows) {
         float mean, inv;
-        row_moments(x + r * n, n, eps, centred, scratch, &mean, &inv);
-        for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
+        row_moments(x + r * n, n, eps, centred, &mean, &inv);
+        for (int64_t i = FL_LANE; i < n; i += FL_WARP)
             y[r * n + i] = (x[r * n + i] - mean) * inv * (weight ? weight[i] : 1.0f) + (bias ? bias[i] : 0.0f);
     }
 }
@@ -34,22 +35,21 @@ __global__ void norm_kernel(float *y, const float *x, const float *weight, const
 __global__ void norm_grad_kernel(float *dx, float *means, float *invs, const float *dy, const float *x, const float *weight,
                                  int64_t rows, int64_t n, float eps, bool centred)
 {
-    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
-    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+    FL_WARP_FOR(r, rows) {
         const float *xr = x + r * n, *gr = dy + r * n;
         float mean, inv, a = 0, b = 0;
-        row_moments(xr, n, eps, centred, scratch, &mean, &inv);
-        for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK) {
+        row_moments(xr, n, eps, centred, &mean, &inv);
+        for (int64_t i = FL_LANE; i < n; i += FL_WARP) {
             float g = gr[i] * (weight ? weight[i] : 1.0f);
             a += g;
             b += g * (xr[i] - mean) * inv;
         }
-        a = centred ? fl_block_sum(a, scratch) / (float)n : 0.0f;
-        b = fl_block_sum(b, scratch) / (float)n;
+        a = centred ? fl_warp_sum(a) / (float)n : 0.0f;
+        b = fl_warp_sum(b) / (float)n;
         if (dx)
-            for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
+            for (int64_t i = FL_LANE; i < n; i += FL_WARP)
                 dx[r * n + i] = inv * (gr[i] * (weight ? weight[i] : 1.0f) - a - (xr[i] - mean) * inv * b);
-        if (threadIdx.x == 0) {
+        if (FL_LANE == 0) {
             means[r] = mean;
             invs[r] = inv;
         }
@@ -78,7 +78,7 @@ static void norm_grad(float *dx, float *dweight, float *dbias, const float *dy, 
 {
     float *means = (float *)fl_workspace(0, sizeof(float) * 2 * (size_t)(rows > 0 ? rows : 1)), *invs = means + rows;
     if (rows > 0)
-        FL_LAUNCH_GRID(norm_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dx, means, invs, dy, x, weight, rows, n, eps, centred);
+        FL_LAUNCH_GRID(norm_grad_kernel, fl_blocks_for(rows, ROWS), FL_BLOCK, dx, means, invs, dy, x, weight, rows, n, eps, centred);
     if (dweight || dbias)
         FL_LAUNCH_GRID(norm_grad_columns, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, dweight, dbias, dy, x, means, invs, rows, n);
 }
@@ -86,13 +86,13 @@ static void norm_grad(float *dx, float *dweight, float *dbias, const float *dy, 
 extern "C" void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n, float eps)
 {
     if (rows > 0)
-        FL_LAUNCH_GRID(norm_kernel, fl_blocks_for(rows, 1), FL_BLOCK, y, x, weight, bias, rows, n, eps, true);
+        FL_LAUNCH_GRID(norm_kernel, fl_blocks_for(rows, ROWS), FL_BLOCK, y, x, weight, bias, rows, n, eps, true);
 }
 
 extern "C" void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, int64_t n, float eps)
 {
     if (rows > 0)
-        FL_LAUNCH_GRID(norm_kernel, fl_blocks_for(rows, 1), FL_BLOCK, y, x, weight, (const float *)0, rows, n, eps, false);
+        FL_LAUNCH_GRID(norm_kernel, fl_blocks_for(rows, ROWS), FL_BLOCK, y, x, weight, (const float *)0, rows, n, eps, false);
 }
 
 extern "C" void fl_layer_norm_grad(float *dx, float *dweight, float *dbias, const float *dy, const float *x, const float *weight,

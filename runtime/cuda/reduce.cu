@@ -1,5 +1,5 @@
-/* Reductions over any set of dims: one block per result, its threads stride over the reduced elements, a fixed tree
- * joins them. */
+/* Reductions over any set of dims: a warp per result, or a block where one result has many terms; threads stride over the
+ * reduced elements, a fixed tree joins them. */
 #include "walk.h"
 
 /* What is reduced: floats by sum, max or min, true bytes, or ids that differ from a value. */
@@ -17,23 +17,40 @@ struct read_not {
     __device__ float operator()(int64_t i) const { return x[i] != ignore; }
 };
 
+static __device__ __forceinline__ float start_of(int kind)
+{
+    return kind == FL_SUM ? 0.0f : kind == FL_MAX ? -INFINITY : INFINITY;
+}
+
+static __device__ __forceinline__ float joined(int kind, float v, float x)
+{
+    return kind == FL_SUM ? v + x : kind == FL_MAX ? fmaxf(v, x) : fminf(v, x);
+}
+
 template <typename Read>
-__global__ void reduce_kernel(float *y, Read read, walk kept, walk gone, int64_t results, int64_t terms, int kind, float factor)
+__global__ void reduce_by_warp(float *y, Read read, walk kept, walk gone, int kind, float factor)
+{
+    FL_WARP_FOR(r, kept.count) {
+        int64_t first = walk_offset(kept, r);
+        float v = start_of(kind);
+        for (int64_t i = FL_LANE; i < gone.count; i += FL_WARP)
+            v = joined(kind, v, read(first + walk_offset(gone, i)));
+        v = kind == FL_SUM ? fl_warp_sum(v) : kind == FL_MAX ? fl_warp_max(v) : -fl_warp_max(-v);
+        if (FL_LANE == 0)
+            y[r] = v * factor;
+    }
+}
+
+template <typename Read>
+__global__ void reduce_by_block(float *y, Read read, walk kept, walk gone, int kind, float factor)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
-    for (int64_t r = blockIdx.x; r < results; r += gridDim.x) {
+    for (int64_t r = blockIdx.x; r < kept.count; r += gridDim.x) {
         int64_t first = walk_offset(kept, r);
-        float v = kind == FL_SUM ? 0.0f : kind == FL_MAX ? -INFINITY : INFINITY;
-        for (int64_t i = threadIdx.x; i < terms; i += FL_BLOCK) {
-            float x = read(first + walk_offset(gone, i));
-            v = kind == FL_SUM ? v + x : kind == FL_MAX ? fmaxf(v, x) : fminf(v, x);
-        }
-        if (kind == FL_SUM)
-            v = fl_block_sum(v, scratch);
-        else if (kind == FL_MAX)
-            v = fl_block_max(v, scratch);
-        else
-            v = -fl_block_max(-v, scratch);
+        float v = start_of(kind);
+        for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK)
+            v = joined(kind, v, read(first + walk_offset(gone, i)));
+        v = kind == FL_SUM ? fl_block_sum(v, scratch) : kind == FL_MAX ? fl_block_max(v, scratch) : -fl_block_max(-v, scratch);
         if (threadIdx.x == 0)
             y[r] = v * factor;
     }
@@ -43,9 +60,13 @@ template <typename Read> static void launch_reduce(float *y, Read read, const st
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
-    if (kept.count > 0)
-        FL_LAUNCH_GRID(reduce_kernel<Read>, fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kept.count, gone.count,
-                       kind, factor);
+    if (kept.count <= 0)
+        return;
+    if (gone.count > 1024)
+        FL_LAUNCH_GRID(reduce_by_block<Read>, fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind, factor);
+    else
+        FL_LAUNCH_GRID(reduce_by_warp<Read>, fl_blocks_for(kept.count, FL_BLOCK / FL_WARP), FL_BLOCK, y, read, kept, gone, kind,
+                       factor);
 }
 
 extern "C" void fl_sum(float *y, const float *x, const struct fl_dims *d)

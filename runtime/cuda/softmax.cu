@@ -71,12 +71,12 @@ static void backward(float *dx, const float *dy, const float *y, const struct fl
 extern "C" void fl_softmax(float *y, const float *x, const struct fl_dims *d) { forward(y, x, d, false); }
 extern "C" void fl_log_softmax(float *y, const float *x, const struct fl_dims *d) { forward(y, x, d, true); }
 
-extern "C" void fl_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d)
+extern "C" void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
 {
     backward(dx, dy, y, d, false);
 }
 
-extern "C" void fl_log_softmax_grad(float *dx, const float *dy, const float *y, const struct fl_dims *d)
+extern "C" void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
 {
     backward(dx, dy, y, d, true);
 }

@@ -59,7 +59,7 @@ extern "C" char *fl_arena_new(int64_t bytes)
 {
     void *p;
     FL_CUDA(cudaMalloc(&p, (size_t)(bytes > 0 ? bytes : 256)));
-    FL_CUDA(cudaMemset(p, 0, (size_t)(bytes > 0 ? bytes : 256)));
+    FL_CUDA(cudaMemset(p, FL_ARENA_FILL, (size_t)(bytes > 0 ? bytes : 256)));
     held += bytes;
     return (char *)p;
 }
