@@ -1,0 +1,19 @@
+/* The part of cuBLAS that flow programs use, for a host. */
+#ifndef DOUBLE_CUBLAS_V2_H
+#define DOUBLE_CUBLAS_V2_H
+#include <cuda_runtime.h>
+
+enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_NOT_INITIALIZED = 1, CUBLAS_STATUS_INVALID_VALUE = 7 };
+enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };
+enum cublasMath_t { CUBLAS_DEFAULT_MATH = 0, CUBLAS_PEDANTIC_MATH = 2 };
+typedef struct twin_cublas *cublasHandle_t;
+
+const char *cublasGetStatusString(cublasStatus_t status);
+cublasStatus_t cublasCreate(cublasHandle_t *handle);
+cublasStatus_t cublasDestroy(cublasHandle_t handle);
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                         const float *alpha, const float *a, int lda, long long stride_a, const float *b, int ldb,
+                                         long long stride_b, const float *beta, float *c, int ldc, long long stride_c, int batch);
+#endif

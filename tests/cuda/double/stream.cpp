@@ -1,0 +1,206 @@
+/* Streams and events. Work is queued and runs when somebody waits for it, or now and then before; which stream goes on is
+ * drawn each time. Only the order within a stream and the events between streams are kept, so a missing event shows as
+ * wrong numbers under some seed, and a wait that nothing can end as a report. */
+#include "twin.h"
+#include <deque>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+struct twin_work {
+    const char *what;
+    std::function<bool()> step;
+};
+struct twin_stream {
+    int number;
+    std::deque<twin_work> queue;
+};
+struct twin_event {
+    unsigned long recorded, reached;     /* records queued, records that have run */
+};
+
+static std::vector<twin_stream *> streams;
+static twin_stream legacy;               /* stream 0 */
+static int created;
+
+static double limit(void)
+{
+    const char *text = getenv("FL_DOUBLE_TIMEOUT");
+    return text ? atof(text) : 120;
+}
+
+static void report_stuck(double seconds)
+{
+    std::string text;
+    for (twin_stream *s : streams)
+        if (!s->queue.empty())
+            text += "; stream " + std::to_string(s->number) + " waits in " + s->queue.front().what;
+    twin_fault("nothing went on for %g s%s", seconds, text.c_str());
+}
+
+/* Runs the head of one stream, if it can go on. */
+static bool step(twin_stream *s)
+{
+    if (s->queue.empty() || !s->queue.front().step())
+        return false;
+    s->queue.pop_front();
+    return true;
+}
+
+/* Runs work of all streams in random order until `done`. With no work that could go on it waits for other ranks. */
+template <typename Done> static void run_until(Done done)
+{
+    double since = 0;
+    twin_memory_open(true);
+    while (!done()) {
+        twin_order order(streams.size());
+        bool moved = false;
+        for (size_t i = 0; i < streams.size() && !moved; i++)
+            moved = step(streams[order[i]]);
+        if (moved) {
+            since = 0;
+            continue;
+        }
+        double at = MPI_Wtime();
+        since = since ? since : at;
+        if (at - since > limit())
+            report_stuck(at - since);
+        usleep(20);
+    }
+    twin_memory_open(false);
+}
+
+static twin_stream *real(cudaStream_t s)
+{
+    if (streams.empty())
+        streams.push_back(&legacy);
+    if (!s)
+        return &legacy;
+    for (twin_stream *known : streams)
+        if (known == s)
+            return s;
+    twin_fault("a stream that does not exist, or no longer");
+}
+
+void twin_enqueue(cudaStream_t stream, const char *what, std::function<bool()> f)
+{
+    twin_stream *s = real(stream);
+    s->queue.push_back({what, std::move(f)});
+    if (twin_random(16) == 0) {          /* now and then the device is quick */
+        uint64_t n = twin_random(8);
+        twin_memory_open(true);
+        while (n-- && step(streams[twin_random(streams.size())]))
+            ;
+        twin_memory_open(false);
+    }
+}
+
+void twin_drain(void)
+{
+    run_until([] {
+        for (twin_stream *s : streams)
+            if (!s->queue.empty())
+                return false;
+        return true;
+    });
+}
+
+const char *cudaGetErrorString(cudaError_t status)
+{
+    return status == cudaSuccess ? "no error" : status == cudaErrorMemoryAllocation ? "out of memory" : "an error of the double";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    const char *text = getenv("FL_DOUBLE_DEVICES");
+    *count = text ? atoi(text) : 1024;
+    return *count ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    int count;
+    return cudaGetDeviceCount(&count), device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    twin_drain();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    real(NULL);
+    *stream = new twin_stream{++created, {}};
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    twin_stream *s = real(stream);
+    run_until([s] { return s->queue.empty(); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    cudaStreamSynchronize(real(stream));
+    for (size_t i = 0; i < streams.size(); i++)
+        if (streams[i] == stream)
+            streams.erase(streams.begin() + (long)i);
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new twin_event{};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    unsigned long record = ++event->recorded;
+    twin_enqueue(stream, "cudaEventRecord", [=] {
+        event->reached = record;
+        return true;
+    });
+    return cudaSuccess;
+}
+
+/* The wait is for the last record queued so far; with none there is nothing to wait for. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    unsigned long record = event->recorded;
+    twin_enqueue(stream, "cudaStreamWaitEvent", [=] { return event->reached >= record; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    unsigned long record = event->recorded;
+    run_until([=] { return event->reached >= record; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    cudaEventSynchronize(event);
+    delete event;
+    return cudaSuccess;
+}

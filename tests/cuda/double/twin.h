@@ -1,0 +1,41 @@
+/* What the parts of the double share. */
+#ifndef DOUBLE_TWIN_H
+#define DOUBLE_TWIN_H
+#include <cuda_runtime.h>
+#include <functional>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TWIN_ASAN 1
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define TWIN_ASAN 0
+#endif
+
+/* A fault of the program under test: one line, and the job ends with exit code 3. */
+__attribute__((noreturn, format(printf, 1, 2))) void twin_fault(const char *format, ...);
+
+/* Random numbers by FL_DOUBLE_SEED and rank: below n. */
+uint64_t twin_random(uint64_t n);
+
+/* Numbers 0 .. n - 1 in a random order: first + i * step mod n. */
+struct twin_order {
+    uint64_t n, first, step;
+    explicit twin_order(uint64_t count);
+    uint64_t operator[](uint64_t i) const { return (first + i * step) % n; }
+};
+
+/* memory.cpp */
+void twin_check_device(const void *p, size_t bytes, const char *what);     /* inside one allocation, or a fault */
+void twin_memory_open(bool open);        /* device memory may be touched only while the device runs (seen under ASan) */
+
+/* stream.cpp: work of a stream. `step` is tried again and again until it returns true. */
+void twin_enqueue(cudaStream_t stream, const char *what, std::function<bool()> step);
+void twin_drain(void);                   /* all streams */
+
+/* fiber.cpp: a stack that a thread runs on */
+struct twin_fiber;
+twin_fiber *twin_fiber_new(void (*run)(void));       /* run never returns */
+void twin_fiber_switch(twin_fiber *from, twin_fiber *to);
+twin_fiber *twin_fiber_main(void);                   /* the stack the program came on */
+#endif
