@@ -227,9 +227,10 @@ static bool in_graph(const struct node *n, int *at)
 static bool is_live(const struct value *v, int *at)
 {
     *at = -1;
-    if (v->def)
-        return in_graph(v->def, at);
-    for (int k = 0; k < arrlen(v->region->args); k++)
+    for (int k = 0; v->def && k < arrlen(v->def->out); k++)
+        if (v->def->out[k] == v)
+            return in_graph(v->def, at);
+    for (int k = 0; !v->def && k < arrlen(v->region->args); k++)
         if (v->region->args[k] == v)
             return in_graph(v->region->owner, &(int){0});
     return false;
