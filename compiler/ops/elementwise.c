@@ -15,6 +15,8 @@ static bool mismatch(const struct node *n, int a, int b, const struct dim *da, c
     diag_label(d, n->in[b]->span, "%s", value_type_text(n->in[b], NULL));
     if (da->name && db->name && da->size == db->size)
         diag_note(d, "%s and %s both have size %lld, but dims match by name", da->name, db->name, (long long)da->size);
+    else if (da->size == db->size && da->pad != db->pad)
+        diag_note(d, "%s is padded: only the dim itself matches it, no number", (da->pad ? da : db)->name);
     diag_help(d, "dims are aligned from the right; x[:, _, :] inserts an axis that is stretched");
     return false;
 }

@@ -15,7 +15,7 @@ static bool shape(struct graph *g, struct node *n)
         return false;
     struct dim *dim[MAX_DIM];
     for (int i = 0; i < x->ndim; i++) {
-        bool good = start[i] >= 0 && start[i] < stop[i] && stop[i] <= x->dim[i]->size;
+        bool good = start[i] >= 0 && stop[i] <= x->dim[i]->size && (start[i] < stop[i] || !x->dim[i]->size);
         if (!op_expect(n, 0, good, "range %lld..%lld is empty or outside a dim of size %lld", (long long)start[i],
                        (long long)stop[i], (long long)x->dim[i]->size))
             return false;

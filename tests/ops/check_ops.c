@@ -1,4 +1,4 @@
-/* check_ops gate|gradient|table [OP] */
+/* check_ops gate|mutants|gradient|table [--long] [OP] */
 #include "base/diag.h"
 #include "checks.h"
 #include <stdio.h>
@@ -57,13 +57,16 @@ struct node *instance_node(struct graph *g, const struct instance *i)
 
 int main(int argc, char **argv)
 {
-    const char *only = argc > 2 ? argv[2] : NULL;
-    if (argc > 1 && !strcmp(argv[1], "gate"))
-        return gate_all(only) != 0;
-    if (argc > 1 && !strcmp(argv[1], "gradient"))
+    bool thorough = argc > 2 && !strcmp(argv[2], "--long");
+    const char *check = argc > 1 ? argv[1] : "", *only = argc > 2 + thorough ? argv[2 + thorough] : NULL;
+    if (!strcmp(check, "gate"))
+        return gate_all(only, thorough) != 0;
+    if (!strcmp(check, "mutants"))
+        return mutants_all(only, thorough) != 0;
+    if (!strcmp(check, "gradient"))
         return gradient_all(only) != 0;
-    if (argc > 1 && !strcmp(argv[1], "table"))
+    if (!strcmp(check, "table"))
         return table_all(only) != 0;
-    fprintf(stderr, "usage: check_ops gate|gradient|table [OP]\n");
+    fprintf(stderr, "usage: check_ops gate|mutants|gradient|table [--long] [OP]\n");
     return 2;
 }

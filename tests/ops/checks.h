@@ -6,7 +6,8 @@
 /* Operands become arguments of the root region; the node is appended. NULL when its shape rule refuses it. */
 struct node *instance_node(struct graph *g, const struct instance *i);
 void start_anew(void);                                   /* gives all memory back */
-int gate_all(const char *only);
+int gate_all(const char *only, bool thorough);      /* thorough: two axes on larger samples as well */
+int mutants_all(const char *only, bool thorough);
 int gradient_all(const char *only);
 int table_all(const char *only);
 #endif

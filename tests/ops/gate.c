@@ -1,55 +1,18 @@
-/* The rule gate. For every sample node and for axes of 2 and 3 ranks, every combination of B, S and P over operands and
- * outputs is tried by brute force: each rank runs the op's own program on its local operands (the op's shape rule decides
- * whether they fit together), the results are put together as the combination says, and the whole must equal the result
- * of one rank. What holds must be what is declared, no more and no less.
+/* The rule gate. For every sample node, every combination of B, S and P over operands and results is tried by brute force:
+ * each rank runs the op's own program on its local operands (the op's shape rule decides whether they fit together), the
+ * results are put together as the combination says, and the whole must equal the result of one rank. What holds must be
+ * what is declared, no more and no less; over two axes, what is declared along each.
  *
  * Traps: every dim has a size of its own and splits unevenly; P parts have mixed signs and unequal shares, in some trials
  * a rank holds the identity; P(max) and P(min) attain their value on varying ranks. A signature marked coords may use its
- * coordinates and is checked for soundness only; all others must hold with every base 0 as well. */
+ * coordinates and is checked for soundness only; all others must hold with every base 0 as well. Exactness is asked where
+ * every rank holds something; claims alone are tried on parts of size 1 and empty parts too. */
+#include "gate.h"
 #include "base/diag.h"
-#include "checks.h"
 #include "instances.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { MAX_OPERAND = 8, MAX_CHOICE = 1 + MAX_DIM + 3, MAX_PARTS = 3, SETS = 3, TRIALS = 9 };
-
-struct choice { struct sbp sbp[MAX_CHOICE]; int count; };
-
-struct gate {
-    const struct instance *instance;
-    struct operand operand[MAX_OPERAND];
-    int nin, nout, parts;
-    struct node *whole;          /* the node of one rank */
-    struct tensor *in, *out;     /* the data set in use */
-    struct tensor in_set[SETS][MAX_OPERAND], out_set[SETS][MAX_OPERAND];
-    struct choice in_choice[MAX_OPERAND], out_choice[MAX_OPERAND];
-    uint32_t random;
-    struct sig *declared;
-    bool *met;                   /* which declared signatures were found to hold */
-    bool padded;
-    int failures;
-};
-
-static int64_t part_size(int64_t n, int parts, int part)
-{
-    return n / parts + (part < n % parts);
-}
-
-static int64_t part_base(int64_t n, int parts, int part)
-{
-    int64_t more = n % parts;
-    return part * (n / parts) + (part < more ? part : more);
-}
-
-static int64_t elements(const struct tensor *t)
-{
-    int64_t count = 1;
-    for (int d = 0; d < t->ndim; d++)
-        count *= t->n[d];
-    return count;
-}
 
 static struct tensor whole_tensor(const struct value *v)
 {
@@ -58,67 +21,16 @@ static struct tensor whole_tensor(const struct value *v)
         t.n[d] = t.full[d] = v->dim[d]->phys;
         t.valid[d] = v->dim[d]->size;
     }
-    t.data = NEW_ARRAY(double, elements(&t));
+    t.data = NEW_ARRAY(double, tensor_entries(&t) + 1);
     return t;
 }
 
-/* Place of t's part under the layout, without data. */
-static struct tensor part_tensor(const struct tensor *t, struct sbp s, int parts, int part)
+static struct tensor copy_of(const struct tensor *t)
 {
-    struct tensor p = *t;
-    p.data = NULL;
-    if (s.kind == SBP_S) {
-        p.n[s.dim] = part_size(t->n[s.dim], parts, part);
-        p.base[s.dim] = part_base(t->n[s.dim], parts, part);
-    }
-    return p;
-}
-
-/* Visits the entries of part p of tensor t: f(index in t, index in p). */
-static int64_t part_to_whole(const struct tensor *t, const struct tensor *p, int64_t i)
-{
-    int64_t at[MAX_DIM], whole = 0;
-    for (int d = p->ndim - 1; d >= 0; d--) {
-        at[d] = p->base[d] + i % p->n[d];
-        i /= p->n[d];
-    }
-    for (int d = 0; d < t->ndim; d++)
-        whole = whole * t->n[d] + at[d];
-    return whole;
-}
-
-static void deal_parts(struct gate *g, const struct tensor *t, struct sbp s, int trial, struct tensor *parts)
-{
-    for (int r = 0; r < g->parts; r++) {
-        parts[r] = part_tensor(t, s, g->parts, r);
-        parts[r].data = NEW_ARRAY(double, elements(&parts[r]) + 1);
-    }
-    int64_t count = elements(t);
-    if (s.kind != SBP_P) {
-        for (int r = 0; r < g->parts; r++)
-            for (int64_t i = 0; i < elements(&parts[r]); i++)
-                parts[r].data[i] = t->data[part_to_whole(t, &parts[r], i)];
-        return;
-    }
-    int idle = trial < SETS ? -1 : trial % g->parts;     /* holds the identity */
-    for (int64_t i = 0; i < count; i++) {
-        double left = t->data[i];
-        int holder = (int)((random_value(&g->random) + 2) * 1e6) % g->parts;
-        if (holder == idle)
-            holder = (holder + 1) % g->parts;
-        for (int r = 0; r < g->parts; r++) {
-            double x = random_value(&g->random) * 2;
-            if (s.dim == REDUCE_SUM) {
-                parts[r].data[i] = r == idle || r == holder ? 0 : x;
-                left -= parts[r].data[i];
-            } else {
-                double sign = s.dim == REDUCE_MAX ? -1 : 1;
-                parts[r].data[i] = r == idle ? sign * INFINITY : r == holder ? t->data[i] : t->data[i] + sign * fabs(x);
-            }
-        }
-        if (s.dim == REDUCE_SUM)
-            parts[holder].data[i] = left;
-    }
+    struct tensor c = *t;
+    c.data = NEW_ARRAY(double, tensor_entries(t) + 1);
+    memcpy(c.data, t->data, sizeof(double) * (size_t)tensor_entries(t));
+    return c;
 }
 
 /* Who builds an internal op vouches for its operands: dims of one letter agree. The shape rule need not ask again. */
@@ -160,33 +72,55 @@ static struct node *local_node(struct gate *g, const struct tensor *in, const st
     return fits ? n : NULL;
 }
 
-struct results { struct tensor out[MAX_PARTS][MAX_OPERAND]; };
+struct results { struct tensor out[MAX_OPERAND][MAX_RANKS]; };
 
-/* Runs the local programs. `out` says the layout of output 0 where the op is told its result's shape. */
-static bool run_local(struct gate *g, const struct sbp *in, struct sbp out, int trial, bool coords, struct results *to)
+/* Where the part of a result stands. With `out` it is known; else it is guessed from its extent along one axis. */
+static void place_result(const struct gate *g, struct tensor *t, int k, int r, const struct lay *out)
 {
-    struct tensor parts[MAX_OPERAND][MAX_PARTS];
-    struct node *nodes[MAX_PARTS];
-    for (int r = 0; r < g->parts; r++) {
-        struct tensor local[MAX_OPERAND] = {0}, told = part_tensor(&g->out[0], out, g->parts, r);
+    if (out) {
+        struct tensor p = part_of(&g->grid, &g->out[k], *out, r);
+        for (int d = 0; d < t->ndim; d++)
+            t->base[d] = p.n[d] == t->n[d] ? p.base[d] : 0;
+        return;
+    }
+    for (int d = 0; d < t->ndim; d++) {
+        struct lay split = {{{SBP_S, (uint8_t)d, 0}}};
+        struct grid line = {1, {g->grid.size[0]}, g->grid.size[0], 0};
+        struct tensor p = part_of(&line, &g->out[k], split, r);
+        if (t->n[d] == p.n[d] && t->n[d] != g->out[k].n[d])
+            t->base[d] = p.base[d];
+    }
+}
+
+/* Runs the local programs. `told`: the layout of output 0 where the op is told its result's shape; `out`: the layouts of
+ * all results where a claim is tested. */
+static bool run_local(struct gate *g, const struct lay *in, struct lay told, const struct lay *out, int trial, bool coords,
+                      struct results *to)
+{
+    static struct tensor parts[MAX_OPERAND][MAX_RANKS];
+    struct node *nodes[MAX_RANKS];
+    for (int r = 0; r < g->grid.nranks; r++) {
+        struct tensor local[MAX_OPERAND] = {0}, shape = part_of(&g->grid, &g->out[0], told, r);
         for (int k = 0; k < g->nin; k++)
-            local[k] = part_tensor(&g->in[k], in[k], g->parts, r);
-        nodes[r] = local_node(g, local, g->instance->out ? &told : NULL);
-        if (!nodes[r] || arrlen(nodes[r]->out) != g->nout)
+            local[k] = part_of(&g->grid, &g->in[k], in[k], r);
+        nodes[r] = local_node(g, local, g->instance->out ? &shape : NULL);
+        if (!nodes[r] || (!g->effect && arrlen(nodes[r]->out) != g->nout))
             return false;
     }
     for (int k = 0; k < g->nin; k++)
-        deal_parts(g, &g->in[k], in[k], trial, parts[k]);
-    for (int r = 0; r < g->parts; r++) {
-        struct tensor local[MAX_OPERAND + 1] = {0};
+        deal(&g->grid, &g->in[k], in[k], trial < SETS ? -1 : trial, &g->random, parts[k]);
+    for (int r = 0; r < g->grid.nranks; r++) {
+        struct tensor local[MAX_OPERAND + 1] = {0}, made[MAX_OPERAND] = {0};
         struct node *n = nodes[r];
         for (int k = 0; k < g->nin; k++) {
             local[k] = parts[k][r];
             if (!g->whole->in[k])
                 local[k].data = NULL;
+            for (int d = 0; d < local[k].ndim && !coords; d++)
+                local[k].base[d] = 0;
         }
-        for (int k = 0; k < g->nout; k++) {
-            struct tensor *t = &to->out[r][k];
+        for (int k = 0; k < g->nout && !g->effect; k++) {
+            struct tensor *t = &made[k];
             *t = (struct tensor){.ndim = n->out[k]->ndim};
             if (t->ndim != g->out[k].ndim)
                 return false;
@@ -194,121 +128,25 @@ static bool run_local(struct gate *g, const struct sbp *in, struct sbp out, int 
                 t->n[d] = n->out[k]->dim[d]->size;
                 t->full[d] = g->out[k].n[d];
                 t->valid[d] = g->out[k].valid[d];
-                /* Where the part stands: known once its extent says that it is one. */
-                if (coords && t->n[d] == part_size(g->out[k].n[d], g->parts, r) && t->n[d] != g->out[k].n[d])
-                    t->base[d] = part_base(g->out[k].n[d], g->parts, r);
             }
-            t->data = NEW_ARRAY(double, elements(t) + 1);
+            if (coords)
+                place_result(g, t, k, r, out ? &out[k] : g->instance->out && !k ? &told : NULL);
+            t->data = NEW_ARRAY(double, tensor_entries(t) + 1);
         }
-        for (int k = 0; k < g->nin && !coords; k++)
-            for (int d = 0; d < local[k].ndim; d++)
-                local[k].base[d] = 0;
-        struct reference ref = {.node = n, .in = local, .out = to->out[r], .step = 3, .seed = 5};
+        struct reference ref = {.node = n, .in = local, .out = made, .step = 3, .seed = 5};
         g->instance->op->ref(&ref);
+        for (int k = 0; k < g->nout; k++)
+            to->out[k][r] = g->effect ? local[g->written[k]] : made[k];
     }
     return true;
 }
 
-static bool close_to(double a, double b)
+static bool put_together(const struct gate *g, const struct results *res, int k, struct lay l)
 {
-    return a == b || fabs(a - b) <= 1e-9 * (1 + fabs(a) + fabs(b));
-}
-
-/* Do the ranks' results of output k, put together as s says, equal the whole? */
-static bool put_together(const struct gate *g, const struct results *res, int k, struct sbp s)
-{
-    const struct tensor *whole = &g->out[k];
-    int64_t count = elements(whole);
-    double *sum = NEW_ARRAY(double, count + 1);
-    for (int64_t i = 0; i < count; i++)
-        sum[i] = s.kind != SBP_P || s.dim == REDUCE_SUM ? 0 : s.dim == REDUCE_MAX ? -INFINITY : INFINITY;
-    for (int r = 0; r < g->parts; r++) {
-        const struct tensor *t = &res->out[r][k];
-        struct tensor expected = part_tensor(whole, s, g->parts, r);
-        for (int d = 0; d < t->ndim; d++)
-            if (t->n[d] != expected.n[d])
-                return false;
-        for (int64_t i = 0; i < elements(t); i++) {
-            int64_t w = part_to_whole(whole, &expected, i);
-            if (s.kind == SBP_P) {
-                double x = t->data[i];
-                sum[w] = isnan(x) ? x : s.dim == REDUCE_SUM ? sum[w] + x
-                                    : s.dim == REDUCE_MAX ? fmax(sum[w], x) : fmin(sum[w], x);
-                if (isnan(x))
-                    return false;
-            } else {
-                int64_t at = w;
-                bool valid = true;
-                for (int d = whole->ndim - 1; d >= 0; d--) {
-                    valid &= at % whole->n[d] < whole->valid[d];
-                    at /= whole->n[d];
-                }
-                if (valid && !close_to(t->data[i], whole->data[w]))
-                    return false;
-            }
-        }
-    }
-    for (int64_t w = 0; s.kind == SBP_P && w < count; w++) {
-        int64_t at = w;
-        bool valid = true;
-        for (int d = whole->ndim - 1; d >= 0; d--) {
-            valid &= at % whole->n[d] < whole->valid[d];
-            at /= whole->n[d];
-        }
-        if (valid && !close_to(sum[w], whole->data[w]))
-            return false;
-    }
-    return true;
-}
-
-/* Empty parts are not tried: they are boxing's matter. */
-static struct choice choices_of(const struct value *v, int parts)
-{
-    struct choice c = {0};
-    c.sbp[c.count++] = (struct sbp){0};
-    if (!v)
-        return c;
-    for (int d = 0; d < v->ndim; d++)
-        if (v->dim[d]->phys >= parts)
-            c.sbp[c.count++] = (struct sbp){SBP_S, (uint8_t)d, 0};
-    for (int r = REDUCE_SUM; type_is_float(v->type) && r <= REDUCE_MIN; r++)
-        c.sbp[c.count++] = (struct sbp){SBP_P, (uint8_t)r, 0};
-    return c;
-}
-
-static const char *sbp_text(struct sbp s)
-{
-    static const char *const reduce[] = {"P", "P(max)", "P(min)"};
-    return s.kind == SBP_B ? "B" : s.kind == SBP_S ? mem_printf("S%d", s.dim) : reduce[s.dim];
-}
-
-static const char *sig_text(const struct gate *g, const struct sbp *in, const struct sbp *out)
-{
-    char *text = "";
-    for (int k = 0; k < g->nin; k++)
-        text = mem_printf("%s%s%s", text, k ? ", " : "", sbp_text(in[k]));
-    text = mem_printf("%s ->", text);
-    for (int k = 0; k < g->nout; k++)
-        text = mem_printf("%s%s %s", text, k ? "," : "", sbp_text(out[k]));
-    return text;
-}
-
-static void fail(struct gate *g, const char *what, const struct sbp *in, const struct sbp *out)
-{
-    if (g->failures++ < 12)
-        fprintf(stderr, "gate: %s (%s) over %d: %s: %s\n", g->instance->op->name, g->instance->in, g->parts, what,
-                sig_text(g, in, out));
-}
-
-static bool declared_as(const struct gate *g, int i, const struct sbp *in, const struct sbp *out)
-{
-    for (int k = 0; k < g->nin; k++)
-        if (!sbp_same(g->declared[i].in[k], in[k]))
-            return false;
-    for (int k = 0; k < g->nout; k++)
-        if (!sbp_same(g->declared[i].out[k], out[k]))
-            return false;
-    return true;
+    const struct tensor *parts[MAX_RANKS];
+    for (int r = 0; r < g->grid.nranks; r++)
+        parts[r] = &res->out[k][r];
+    return together(&g->grid, &g->out[k], l, parts);
 }
 
 static void use_set(struct gate *g, int set)
@@ -317,178 +155,411 @@ static void use_set(struct gate *g, int set)
     g->out = g->out_set[set];
 }
 
-/* An operand that is whole may always be read as P(max) or P(min): then a declared signature that asks for that says it. */
-static bool declared_weaker(const struct gate *g, const struct sbp *in, const struct sbp *out)
+/* ---- what may be tried ---- */
+
+/* Shares of different kinds do not commute: one tensor is a sum or a maximum, not both. */
+static bool possible(const struct gate *g, const struct tensor *t, struct lay l)
 {
-    for (int i = 0; i < arrlen(g->declared); i++) {
-        bool covers = true;
-        for (int k = 0; k < g->nin; k++) {
-            struct sbp want = g->declared[i].in[k];
-            covers &= sbp_same(want, in[k]) || (in[k].kind == SBP_B && want.kind == SBP_P && want.dim != REDUCE_SUM);
+    for (int d = 0; d < t->ndim; d++)
+        if (lay_parts(&g->grid, l, d) > t->n[d])
+            return false;
+    return g->grid.naxis < 2 || l.ax[0].kind != SBP_P || l.ax[1].kind != SBP_P || l.ax[0].dim == l.ax[1].dim;
+}
+
+static struct choices choices_of(const struct gate *g, const struct value *v, const struct tensor *t)
+{
+    struct sbp *one = NULL;
+    struct choices c = {0};
+    arrput(one, (struct sbp){0});
+    for (int d = 0; v && d < v->ndim; d++)
+        arrput(one, ((struct sbp){SBP_S, (uint8_t)d, 0}));
+    for (int r = REDUCE_SUM; v && type_is_float(v->type) && r <= REDUCE_MIN; r++)
+        arrput(one, ((struct sbp){SBP_P, (uint8_t)r, 0}));
+    for (int i = 0; i < arrlen(one); i++)
+        for (int j = 0; j < (g->grid.naxis > 1 ? arrlen(one) : 1); j++) {
+            struct lay l = {{one[i], one[j]}};
+            if (possible(g, t, l))
+                arrput(c.lay, l);
         }
+    return c;
+}
+
+bool gate_open(struct gate *g, const struct instance *instance, struct grid grid)
+{
+    const struct op *op = instance->op;
+    *g = (struct gate){.instance = instance, .grid = grid, .random = 12345, .effect = instance->writes != NULL};
+    g->nin = operands_read(instance->in, g->operand);
+    g->whole = instance_node(graph_new(NULL, ENTRY_TRAIN), instance);
+    if (!g->whole) {
+        fprintf(stderr, "gate: %s (%s): refused by its own shape rule\n", op->name, instance->in);
+        diag_print(stderr, false);
+        g->failures++;
+        return false;
+    }
+    g->nout = g->effect ? (int)strlen(instance->writes) : (int)arrlen(g->whole->out);
+    for (int k = 0; k < g->nout && g->effect; k++)
+        g->written[k] = instance->writes[k] - 'a';
+    if (!g->nout || !op->ref)
+        return false;
+    for (int set = 0; set < SETS; set++) {
+        struct tensor changed[MAX_OPERAND] = {0};
+        use_set(g, set);
+        for (int k = 0; k < g->nin; k++) {
+            g->in[k].data = NEW_ARRAY(double, 1);
+            if (!g->whole->in[k])
+                continue;
+            g->in[k] = whole_tensor(g->whole->in[k]);
+            for (int64_t i = 0; i < tensor_entries(&g->in[k]); i++)
+                g->in[k].data[i] = operand_value(g->operand[k].type, &g->random);
+        }
+        for (int k = 0; k < g->nin; k++)
+            changed[k] = g->effect ? copy_of(&g->in[k]) : g->in[k];
+        for (int k = 0; k < g->nout && !g->effect; k++)
+            g->out[k] = whole_tensor(g->whole->out[k]);
+        struct reference one = {.node = g->whole, .in = changed, .out = g->out, .step = 3, .seed = 5};
+        op->ref(&one);
+        for (int k = 0; k < g->nout && g->effect; k++)
+            g->out[k] = changed[g->written[k]];
+    }
+    for (int k = 0; k < g->nin; k++) {
+        g->in_choice[k] = choices_of(g, g->whole->in[k], &g->in[k]);
+        for (int d = 0; d < g->in[k].ndim; d++)
+            g->padded |= g->in[k].full[d] != g->in[k].valid[d];
+    }
+    for (int k = 0; k < g->nout; k++) {
+        g->out_choice[k] = g->effect ? g->in_choice[g->written[k]] : choices_of(g, g->whole->out[k], &g->out[k]);
+        for (int d = 0; d < g->out[k].ndim; d++)
+            g->padded |= g->out[k].full[d] != g->out[k].valid[d];
+    }
+    for (int x = 0; x < grid.naxis; x++) {
+        g->declared[x] = node_signatures(g->whole, grid.size[x]);
+        for (int i = 0; i < arrlen(g->declared[x]) && g->effect; i++) {
+            struct sig *s = &g->declared[x][i];
+            s->out = NEW_ARRAY(struct sbp, g->nout);
+            for (int k = 0; k < g->nout; k++)
+                s->out[k] = s->in[g->written[k]];
+        }
+    }
+    return true;
+}
+
+/* ---- brute force ---- */
+
+/* Sets of output layouts (flags over out_choice) that hold for these operand layouts, in all trials. */
+static void find_holding(struct gate *g, const struct lay *in, struct lay told, bool coords, bool **holds)
+{
+    bool partial = false;
+    for (int k = 0; k < g->nin; k++)
+        for (int x = 0; x < g->grid.naxis; x++)
+            partial |= in[k].ax[x].kind == SBP_P;
+    for (int k = 0; k < g->nout; k++)
+        memset(holds[k], 1, (size_t)arrlen(g->out_choice[k].lay));
+    for (int trial = 0; trial < (partial ? TRIALS : SETS); trial++) {
+        static struct results res;
+        use_set(g, trial % SETS);
+        bool ran = run_local(g, in, told, NULL, trial, coords, &res), every = true;
+        for (int k = 0; k < g->nout; k++) {
+            bool any = false;
+            for (int c = 0; c < arrlen(g->out_choice[k].lay); c++) {
+                holds[k][c] = holds[k][c] && ran && put_together(g, &res, k, g->out_choice[k].lay[c]);
+                any |= holds[k][c];
+            }
+            every &= any;
+        }
+        if (!every)
+            break;
+    }
+}
+
+/* What is whole along an axis is also P(max) and P(min) along it: nothing to declare. */
+static bool implied_by(const struct gate *g, int k, struct lay l, const bool *holds)
+{
+    for (int x = 0; x < g->grid.naxis; x++) {
+        struct lay whole = l;
+        whole.ax[x] = (struct sbp){0};
+        for (int c = 0; l.ax[x].kind == SBP_P && l.ax[x].dim != REDUCE_SUM && c < arrlen(g->out_choice[k].lay); c++)
+            if (holds[c] && lay_same(&g->grid, g->out_choice[k].lay[c], whole))
+                return true;
+    }
+    return false;
+}
+
+static bool pick_next(int *pick, const struct choices *c, int from, int count)
+{
+    for (int k = count - 1; k >= from; k--) {
+        if (++pick[k] < arrlen(c[k].lay))
+            return true;
+        pick[k] = 0;
+    }
+    return false;
+}
+
+static void try_outputs(struct gate *g, const struct lay *in)
+{
+    bool *with[MAX_OPERAND], *without[MAX_OPERAND];
+    for (int k = 0; k < g->nout; k++) {
+        with[k] = NEW_ARRAY(bool, arrlen(g->out_choice[k].lay) + 1);
+        without[k] = NEW_ARRAY(bool, arrlen(g->out_choice[k].lay) + 1);
+    }
+    int tellings = g->instance->out ? (int)arrlen(g->out_choice[0].lay) : 1;
+    for (int t = 0; t < tellings; t++) {
+        struct lay told = g->instance->out ? g->out_choice[0].lay[t] : (struct lay){0};
+        find_holding(g, in, told, true, with);
+        if (!g->padded)
+            find_holding(g, in, told, false, without);
+        int pick[MAX_OPERAND] = {0};
+        pick[0] = g->instance->out ? t : 0;
+        for (int k = 0; k < g->nout && g->effect; k++)   /* written where it was read */
+            while (!lay_same(&g->grid, g->out_choice[k].lay[pick[k]], in[g->written[k]]))
+                pick[k]++;
+        do {
+            struct verdict v = {.bare = true};
+            bool sound = true;
+            for (int k = 0; k < g->nout && sound; k++)
+                sound = with[k][pick[k]];
+            g->tried++;
+            if (!sound)
+                continue;
+            v.in = NEW_ARRAY(struct lay, g->nin + 1);
+            v.out = NEW_ARRAY(struct lay, g->nout);
+            memcpy(v.in, in, sizeof *in * (size_t)g->nin);
+            for (int k = 0; k < g->nout; k++) {
+                v.out[k] = g->out_choice[k].lay[pick[k]];
+                v.bare &= g->padded || without[k][pick[k]];
+                v.implied |= implied_by(g, k, v.out[k], with[k]);
+            }
+            arrput(g->holds, v);
+        } while (!g->effect && pick_next(pick, g->out_choice, g->instance->out ? 1 : 0, g->nout));
+    }
+}
+
+double gate_combinations(const struct gate *g)
+{
+    double count = 1;
+    for (int k = 0; k < g->nin; k++)
+        count *= (double)arrlen(g->in_choice[k].lay);
+    return g->instance->out ? count * (double)arrlen(g->out_choice[0].lay) : count;
+}
+
+void gate_try(struct gate *g)
+{
+    int pick[MAX_OPERAND] = {0};
+    do {
+        struct lay in[MAX_OPERAND] = {{{{0}}}};
+        for (int k = 0; k < g->nin; k++)
+            in[k] = g->in_choice[k].lay[pick[k]];
+        try_outputs(g, in);
+    } while (pick_next(pick, g->in_choice, 0, g->nin));
+}
+
+/* ---- comparing ---- */
+
+static void fail(struct gate *g, const char *what, const struct lay *in, const struct lay *out)
+{
+    if (g->failures++ >= 12 || g->quiet)
+        return;
+    char *text = "";
+    for (int k = 0; k < g->nin; k++)
+        text = mem_printf("%s%s%s", text, k ? ", " : "", lay_text(&g->grid, in[k]));
+    text = mem_printf("%s ->", text);
+    for (int k = 0; k < g->nout; k++)
+        text = mem_printf("%s%s %s", text, k ? "," : "", lay_text(&g->grid, out[k]));
+    fprintf(stderr, "gate: %s (%s) over %d%s: %s: %s\n", g->instance->op->name, g->instance->in, g->grid.size[0],
+            g->grid.naxis > 1 ? mem_printf("x%d", g->grid.size[1]) : "", what, text);
+}
+
+/* A claim: one declared signature for each axis. */
+struct claim { struct lay in[MAX_OPERAND], out[MAX_OPERAND]; bool coords, partial; };
+
+/* False where the pair is not claimed: parts that must be even are not, a tensor would be a sum and a maximum, or (unless
+ * empty parts are asked for) a rank has nothing. */
+static bool make_claim(const struct gate *g, const int *index, bool empty, struct claim *c)
+{
+    bool even = false;
+    *c = (struct claim){.coords = false};
+    for (int x = 0; x < g->grid.naxis; x++) {
+        const struct sig *s = &g->declared[x][index[x]];
+        c->coords |= s->coords;
+        even |= s->even;
+        for (int k = 0; k < g->nin; k++)
+            c->in[k].ax[x] = s->in[k];
         for (int k = 0; k < g->nout; k++)
-            covers &= sbp_same(g->declared[i].out[k], out[k]);
+            c->out[k].ax[x] = s->out[k];
+    }
+    for (int k = 0; k < g->nin + g->nout; k++) {
+        struct lay l = k < g->nin ? c->in[k] : c->out[k - g->nin];
+        const struct tensor *t = k < g->nin ? &g->in[k] : &g->out[k - g->nin];
+        bool mixed = g->grid.naxis > 1 && l.ax[0].kind == SBP_P && l.ax[1].kind == SBP_P && l.ax[0].dim != l.ax[1].dim;
+        for (int x = 0; x < g->grid.naxis; x++)
+            c->partial |= l.ax[x].kind == SBP_P;
+        for (int d = 0; d < t->ndim; d++) {
+            int parts = lay_parts(&g->grid, l, d);
+            if ((even && t->n[d] % parts) || (!empty && parts > t->n[d]))
+                return false;
+        }
+        if (mixed)
+            return false;
+    }
+    return true;
+}
+
+static bool next_pair(const struct gate *g, int *index)
+{
+    for (int x = g->grid.naxis - 1; x >= 0; x--) {
+        if (++index[x] < arrlen(g->declared[x]))
+            return true;
+        index[x] = 0;
+    }
+    return false;
+}
+
+static bool same_combination(const struct gate *g, const struct lay *in, const struct lay *out, const struct verdict *v)
+{
+    for (int k = 0; k < g->nin; k++)
+        if (!lay_same(&g->grid, in[k], v->in[k]))
+            return false;
+    for (int k = 0; k < g->nout; k++)
+        if (!lay_same(&g->grid, out[k], v->out[k]))
+            return false;
+    return true;
+}
+
+/* An operand that is whole may always be read as P(max) or P(min): then a declared signature that asks for that says it. */
+bool gate_covered(const struct gate *g, const struct lay *in, const struct lay *out, int axis)
+{
+    for (int i = 0; i < arrlen(g->declared[axis]); i++) {
+        const struct sig *s = &g->declared[axis][i];
+        bool covers = true;
+        for (int k = 0; k < g->nin && covers; k++) {
+            struct sbp want = s->in[k], have = in[k].ax[axis];
+            covers = sbp_same(want, have) || (have.kind == SBP_B && want.kind == SBP_P && want.dim != REDUCE_SUM);
+        }
+        for (int k = 0; k < g->nout && covers; k++)
+            covers = sbp_same(s->out[k], out[k].ax[axis]);
         if (covers)
             return true;
     }
     return false;
 }
 
-/* Sets of output layouts (bit sets over out_choice) that hold for these operand layouts, in all trials. */
-static void find_holding(struct gate *g, const struct sbp *in, struct sbp told, bool coords, unsigned *holds)
+static bool has_partial(const struct gate *g, const struct lay *in)
 {
-    bool partial = false;
     for (int k = 0; k < g->nin; k++)
-        partial |= in[k].kind == SBP_P;
-    for (int k = 0; k < g->nout; k++)
-        holds[k] = ~0u;
-    for (int trial = 0; trial < (partial ? TRIALS : SETS); trial++) {
-        struct results res;
+        for (int x = 0; x < g->grid.naxis; x++)
+            if (in[k].ax[x].kind == SBP_P)
+                return true;
+    return false;
+}
+
+int gate_compare(struct gate *g)
+{
+    int index[MAX_AXES] = {0};
+    bool any = true;
+    g->failures = 0;
+    for (int x = 0; x < g->grid.naxis; x++)
+        any &= arrlen(g->declared[x]) > 0;
+    if (any) do {
+        struct claim c;
+        const struct verdict *found = NULL;
+        if (!make_claim(g, index, false, &c))
+            continue;
+        for (int i = 0; i < arrlen(g->holds) && !found; i++)
+            found = same_combination(g, c.in, c.out, &g->holds[i]) ? &g->holds[i] : NULL;
+        if (g->effect && has_partial(g, c.in))
+            fail(g, "declared, but an update takes no P", c.in, c.out);
+        else if (!found)
+            fail(g, "declared, but wrong", c.in, c.out);
+        else if (!found->bare && !c.coords)
+            fail(g, "declared, but needs coordinates", c.in, c.out);
+    } while (next_pair(g, index));
+    for (int i = 0; i < arrlen(g->holds); i++) {
+        const struct verdict *v = &g->holds[i];
+        bool all = true;
+        for (int x = 0; x < g->grid.naxis; x++)
+            all &= gate_covered(g, v->in, v->out, x);
+        if (v->bare && !v->implied && !all && !(g->effect && has_partial(g, v->in)))
+            fail(g, "holds, but is not declared", v->in, v->out);
+    }
+    return g->failures;
+}
+
+bool gate_claim(struct gate *g, const struct lay *in, const struct lay *out, bool coords)
+{
+    bool partial = has_partial(g, in);
+    for (int trial = 0; trial < (partial ? 5 : 2); trial++) {
+        static struct results res;
         use_set(g, trial % SETS);
-        memset(&res, 0, sizeof res);
-        bool ran = run_local(g, in, told, trial, coords, &res), any = g->nout == 0;
+        if (!run_local(g, in, g->instance->out ? out[0] : (struct lay){0}, out, trial, coords, &res))
+            return false;
         for (int k = 0; k < g->nout; k++)
-            for (int c = 0; c < g->out_choice[k].count; c++)
-                if (!ran || (holds[k] >> c & 1 && !put_together(g, &res, k, g->out_choice[k].sbp[c])))
-                    holds[k] &= ~(1u << c);
-        for (int k = 0; k < g->nout; k++)
-            any |= (holds[k] & ((1u << g->out_choice[k].count) - 1)) != 0;
-        if (!any)
-            break;
+            if (!put_together(g, &res, k, out[k]))
+                return false;
     }
+    return true;
 }
 
-/* Goes through the output layouts for one combination of operands. */
-static void check_outputs(struct gate *g, const struct sbp *in)
+int gate_claims(struct gate *g)
 {
-    int tellings = g->instance->out ? g->out_choice[0].count : 1;
-    for (int t = 0; t < tellings; t++) {
-        struct sbp told = g->instance->out ? g->out_choice[0].sbp[t] : (struct sbp){0};
-        unsigned with[MAX_OPERAND] = {0}, without[MAX_OPERAND] = {0};
-        find_holding(g, in, told, true, with);
-        if (!g->padded)
-            find_holding(g, in, told, false, without);
-        int pick[MAX_OPERAND] = {0};
-        if (g->instance->out)
-            pick[0] = t;
-        for (bool more = true; more;) {
-            struct sbp out[MAX_OPERAND] = {{0}};
-            bool sound = true, bare = true, implied = false;
-            for (int k = 0; k < g->nout; k++) {
-                out[k] = g->out_choice[k].sbp[pick[k]];
-                sound &= with[k] >> pick[k] & 1;
-                bare &= (g->padded ? with[k] : without[k]) >> pick[k] & 1;
-                /* What is whole is also P(max) and P(min): nothing to declare. */
-                implied |= out[k].kind == SBP_P && out[k].dim != REDUCE_SUM && with[k] & 1;
-            }
-            bool found = false;
-            for (int i = 0; i < arrlen(g->declared); i++) {
-                if (!declared_as(g, i, in, out))
-                    continue;
-                found = true;
-                if (!sound)
-                    fail(g, "declared, but wrong", in, out);
-                else if (!bare && !g->declared[i].coords)
-                    fail(g, "declared, but needs coordinates", in, out);
-            }
-            if (!found && bare && sound && !implied && !declared_weaker(g, in, out))
-                fail(g, "holds, but is not declared", in, out);
-            more = false;
-            for (int k = g->nout - 1; k >= (g->instance->out ? 1 : 0) && !more; k--) {
-                if (++pick[k] < g->out_choice[k].count)
-                    more = true;
-                else
-                    pick[k] = 0;
-            }
-        }
-    }
+    int index[MAX_AXES] = {0};
+    g->failures = 0;
+    do {
+        struct claim c;
+        if (!make_claim(g, index, true, &c))
+            continue;
+        g->tried++;
+        if (!gate_claim(g, c.in, c.out, c.coords || g->padded))
+            fail(g, "claimed, but wrong", c.in, c.out);
+    } while (next_pair(g, index));
+    return g->failures;
 }
 
-/* Takes away what is not claimed here: `even` signatures where the dims they split are not, and empty parts. */
-static void drop_unclaimed(struct gate *g)
-{
-    for (int i = (int)arrlen(g->declared) - 1; i >= 0; i--) {
-        const struct sig *s = &g->declared[i];
-        bool uneven = false, empty = false;
-        for (int k = 0; k < g->nin + g->nout; k++) {
-            struct sbp b = k < g->nin ? s->in[k] : s->out[k - g->nin];
-            const struct tensor *t = k < g->nin ? &g->in[k] : &g->out[k - g->nin];
-            uneven |= b.kind == SBP_S && t->n[b.dim] % g->parts;
-            empty |= b.kind == SBP_S && t->n[b.dim] < g->parts;
-        }
-        if ((s->even && uneven) || empty)
-            arrdel(g->declared, i);
-    }
-}
+/* ---- all of it ---- */
 
-static int gate_instance(const struct instance *instance, int parts)
+static const struct grid over_2 = {1, {2}, 2, 0}, over_3 = {1, {3}, 3, 0}, over_6 = {1, {6}, 6, 0},
+    over_2x3 = {2, {2, 3}, 6, 0}, over_3x2 = {2, {3, 2}, 6, 1}, over_2x2 = {2, {2, 2}, 4, 0};
+
+static int exact(const struct instance *i, struct grid grid, double limit, long *tried, int *skipped)
 {
-    struct gate g = {.instance = instance, .parts = parts, .random = 12345};
-    g.nin = operands_read(instance->in, g.operand);
-    g.whole = instance_node(graph_new(NULL, ENTRY_TRAIN), instance);
-    if (!g.whole) {
-        fprintf(stderr, "gate: %s (%s): refused by its own shape rule\n", instance->op->name, instance->in);
-        diag_print(stderr, false);
-        return 1;
-    }
-    g.nout = (int)arrlen(g.whole->out);
-    if (!g.nout || !instance->op->ref)
+    struct gate g;
+    if (!gate_open(&g, i, grid))
+        return g.failures;
+    if (gate_combinations(&g) > limit) {
+        ++*skipped;
         return 0;
-    for (int set = 0; set < SETS; set++) {
-        use_set(&g, set);
-        for (int k = 0; k < g.nin; k++) {
-            g.in[k].data = NEW_ARRAY(double, 1);
-            if (!g.whole->in[k])
-                continue;
-            g.in[k] = whole_tensor(g.whole->in[k]);
-            for (int64_t i = 0; i < elements(&g.in[k]); i++)
-                g.in[k].data[i] = operand_value(g.operand[k].type, &g.random);
-        }
-        for (int k = 0; k < g.nout; k++)
-            g.out[k] = whole_tensor(g.whole->out[k]);
-        struct reference one = {.node = g.whole, .in = g.in, .out = g.out, .step = 3, .seed = 5};
-        instance->op->ref(&one);
     }
-    for (int k = 0; k < g.nin; k++) {
-        g.in_choice[k] = choices_of(g.whole->in[k], parts);
-        for (int d = 0; d < g.in[k].ndim; d++)
-            g.padded |= g.in[k].full[d] != g.in[k].valid[d];
-    }
-    for (int k = 0; k < g.nout; k++) {
-        g.out_choice[k] = choices_of(g.whole->out[k], parts);
-        for (int d = 0; d < g.out[k].ndim; d++)
-            g.padded |= g.out[k].full[d] != g.out[k].valid[d];
-    }
-    g.declared = node_signatures(g.whole, parts);
-    drop_unclaimed(&g);
-    int pick[MAX_OPERAND] = {0};
-    for (bool more = true; more;) {
-        struct sbp in[MAX_OPERAND] = {{0}};
-        for (int k = 0; k < g.nin; k++)
-            in[k] = g.in_choice[k].sbp[pick[k]];
-        check_outputs(&g, in);
-        more = false;
-        for (int k = g.nin - 1; k >= 0 && !more; k--) {
-            if (++pick[k] < g.in_choice[k].count)
-                more = true;
-            else
-                pick[k] = 0;
-        }
-    }
-    return g.failures;
+    gate_try(&g);
+    *tried += g.tried;
+    return gate_compare(&g);
 }
 
-int gate_all(const char *only)
+static int claims(const struct instance *i, struct grid grid, long *tried)
 {
-    int failures = 0, count = 0;
+    struct gate g;
+    if (!gate_open(&g, i, grid))
+        return g.failures;
+    int failures = gate_claims(&g);
+    *tried += g.tried;
+    return failures;
+}
+
+int gate_all(const char *only, bool thorough)
+{
+    int failures = 0, count = 0, skipped = 0;
+    long tried = 0, two = 0, claimed = 0;
     for (const struct instance *i = instances; i->op; i++) {
         if (only && strcmp(only, i->op->name) != 0)
             continue;
-        for (int parts = 2; parts <= MAX_PARTS; parts++)
-            failures += gate_instance(i, parts) != 0;
+        failures += exact(i, over_2, INFINITY, &tried, &skipped) != 0;
+        failures += exact(i, over_3, INFINITY, &tried, &skipped) != 0;
+        failures += exact(i, over_2x2, thorough ? 3e4 : 150, &two, &skipped) != 0;
+        failures += claims(i, over_6, &claimed) != 0;
+        failures += claims(i, over_2x3, &claimed) != 0;
+        if (thorough)
+            failures += claims(i, over_3x2, &claimed) != 0;
         count++;
         start_anew();
     }
-    printf("gate: %d nodes over 2 and 3 ranks, %d failed\n", count, failures);
+    printf("gate: %d nodes; every combination over 2 and 3 ranks (%ld) and over 2x2 ranks (%ld, %d nodes have too many); %ld "
+           "claims over 6 and 2x3 ranks; %d failed\n", count, tried, two, skipped, claimed, failures);
     return failures;
 }

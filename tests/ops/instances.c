@@ -206,6 +206,16 @@ static void clip_one(struct node *n, struct dim **out)
     node_set_num(n, "clip", 1);
 }
 
+static struct train_spec training = {.lr_peak = 0.1, .lr_warmup = 2, .steps = 10, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-3,
+                                     .momentum = 0.8};
+static struct param trained = {.decay = 0.1};
+
+static void update(struct node *n, struct dim **out)
+{
+    node_set_ptr(n, "train", &training);
+    node_set_ptr(n, "param", &trained);
+}
+
 #define BINARY(id, t)                                                                                                  \
     {&op_##id, t " MN, " t " MN"}, {&op_##id, t " MN, " t " N"}, {&op_##id, t " M1, " t " MN"}, {&op_##id, t " MN, " t}
 #define UNARY(id, t) {&op_##id, t " MN"}, {&op_##id, t " V"}
@@ -271,6 +281,8 @@ const struct instance instances[] = {
     {&op_ce_grad, "f MN, i M, f M, p M, f M"}, {&op_ce_grad, "f MV, i M, f M, p M, f M", smooth},
     {&op_dropout, "f MN", drop},
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
+    {&op_adamw, "f MN, f MN, f MN, p MN, p", update, .writes = "acd"}, {&op_adamw, "f N, f N, f N, p N, -", update, .writes = "acd"},
+    {&op_sgd, "f MN, f MN, f MN, p", update, .writes = "ac"}, {&op_sgd, "f MN, f MN, -, -", update, .writes = "a"},
     {&op_copy, "f MN"},
     {NULL},
 };

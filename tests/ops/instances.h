@@ -16,6 +16,7 @@ struct instance {
     void (*attrs)(struct node *n, struct dim **out);      /* NULL: none */
     const char *out;
     bool no_gradient;            /* the op has one, but not of what is sampled here */
+    const char *writes;          /* operands that an update writes in place: "acd"; its results */
 };
 extern const struct instance instances[];                /* op NULL at the end */
 extern const int instance_count;

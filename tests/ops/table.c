@@ -14,10 +14,10 @@ static void expect(bool ok, const struct op *op, const char *what)
     failures++;
 }
 
-/* Ops without a reference of their own, and those that write in place: the interpreter's tests run them. */
+/* Ops without a reference of their own: the interpreter's tests run them. */
 static bool sampled(const struct op *op)
 {
-    return !(op->flags & (OP_BOXING | OP_EFFECT)) && op != &op_repeat && op != &op_param && op != &op_input &&
+    return !(op->flags & OP_BOXING) && op != &op_output && op != &op_repeat && op != &op_param && op != &op_input &&
            op != &op_fused;
 }
 
