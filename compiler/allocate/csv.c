@@ -3,8 +3,11 @@
  * capacity; a solution above it is exit status 1. */
 #include "../passes.h"
 #include "fit.h"
+#include "pack.h"
 #include <stdlib.h>
 #include <string.h>
+
+enum { SEARCH_NODES = 20000000 };       /* about a minute on the hardest problems known */
 
 static int column(const char *header, const char *name)
 {
@@ -77,7 +80,12 @@ int allocate_file(FILE *to, const char *path)
         fprintf(stderr, "flowc: '%s': line %d is not id,lower,upper,size\n", path, (int)arrlen(items) + 1);
         return 2;
     }
-    int64_t height = fit(items, (int)arrlen(items)), limit = capacity(path);
+    int n = (int)arrlen(items);
+    int64_t height = fit(items, n), limit = capacity(path), bound = fit_bound(items, n);
+    int64_t goal = limit ? limit : bound + bound / 1000;
+    if (height > goal && pack(items, n, goal, SEARCH_NODES))
+        for (height = 0; n--;)
+            height = items[n].offset + items[n].size > height ? items[n].offset + items[n].size : height;
     fprintf(to, "%s,offset\n", header);
     for (int i = 0; i < arrlen(items); i++)
         fprintf(to, "%s,%lld\n", lines[i], (long long)items[i].offset);
