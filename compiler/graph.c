@@ -35,7 +35,7 @@ bool phase_per_microbatch(enum phase p)
 
 bool dim_same(const struct dim *a, const struct dim *b)
 {
-    return a == b || ((!a->name || !b->name) && a->size == b->size);
+    return a == b || ((!a->name || !b->name) && a->size == b->size && a->pad == b->pad);
 }
 
 struct dim *dim_anonymous(int64_t size)

@@ -44,7 +44,8 @@ extern const char *const type_c[TYPES];             /* as in emitted C: "float" 
 bool type_is_float(enum type t);
 
 /* A dim is an object: two dims are the same when they are the same object, whatever their sizes. Sizes written as
- * numbers and results of dim expressions without a name give anonymous dims (name NULL), which match by size. */
+ * numbers and results of dim expressions without a name give anonymous dims (name NULL), which match by size. A padded
+ * dim matches only itself: more of it is stored than a number says. */
 struct dim {
     const char *name;
     int64_t size;                /* logical */

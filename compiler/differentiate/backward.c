@@ -181,6 +181,43 @@ static void through_repeat(struct differentiation *d, struct tape *t, struct nod
     }
 }
 
+static bool is_read(const struct region *r, const struct value *v)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        for (int k = 0; k < arrlen(r->nodes[i]->in); k++)
+            if (r->nodes[i]->in[k] == v)
+                return true;
+    return false;
+}
+
+/* The gradient with the parameter's own dims: on the way a dim without a name may have become another of its size, and
+ * lines about the parameter's dims would not hold for it. */
+static struct value *as_param(struct differentiation *d, struct tape *t, struct value *grad, const struct value *param)
+{
+    struct dim **dims = NULL;
+    bool same = true, free = grad && grad->def && grad->region == t->at && !is_read(t->at, grad);
+    for (int i = 0; grad && i < param->ndim; i++) {
+        arrput(dims, param->dim[i]);
+        same &= grad->dim[i] == param->dim[i];
+        free &= grad->dim[i] == param->dim[i] || !grad->dim[i]->name;
+    }
+    if (!grad || same)
+        return grad;
+    for (int i = 0; free && i < param->ndim; i++)
+        grad->dim[i] = param->dim[i];
+    if (free)
+        return grad;
+    int from = (int)arrlen(t->at->nodes);
+    struct node *n = node_new(d->g, t->at, &op_reshape, param->span);
+    node_in(n, grad);
+    node_set_ptr(n, "dims", dims);
+    if (!node_finish(d->g, n))
+        BUG("the gradient of %s has another shape", param->path);
+    mark_new(t->at, from, param->def);
+    n->out[0]->path = grad_path(param);
+    return n->out[0];
+}
+
 static void walk(struct differentiation *d, struct tape *t)
 {
     for (int i = (int)arrlen(t->forward->nodes) - 1; i >= 0; i--) {
@@ -192,7 +229,7 @@ static void walk(struct differentiation *d, struct tape *t)
         } else if (n->op == &op_param) {
             struct trained *p = trained_find(d, node_ptr(n, "param"));
             if (p)
-                p->grad = take(d, t, n->out[0]);
+                p->grad = as_param(d, t, take(d, t, n->out[0]), n->out[0]);
         } else {
             through_node(d, t, n);
         }

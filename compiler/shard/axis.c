@@ -330,7 +330,8 @@ static int blame_actor(struct problem *p, const struct solution *answer, const s
         int need = a->choices[answer->choice[a->var]].in[k], at = answer->choice[x->var];
         if (read_cost(p, a, v, need, x->a[at], x->c[at], CODE_NONE) >= broken_price) {
             explain_pin(p->s, p->axis, a, k, need);
-        } else if (x->c[at] == need && pair_cost(p, v, phase, false, x->a[at], need) >= broken_price / 2) {
+        } else if (x->c[at] != CODE_NONE && !is_free(p, v, x->a[at], need) &&
+                   pair_cost(p, v, phase, false, x->a[at], x->c[at]) >= broken_price / 2) {
             if (cut_in_time(p, v, x->a[at]) || cut_in_time(p, v, need))
                 explain_cut(p->s, p->axis, a, k, x->a[at], need);
             else

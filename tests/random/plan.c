@@ -1,0 +1,175 @@
+/* The plan, and what trains the model: a mesh of up to three axes and eight ranks, stages, micro-batches, layouts. */
+#include "write.h"
+#include <string.h>
+
+struct mesh_axis { char name[4]; int size; };
+
+static int write_mesh(struct writer *w, struct mesh_axis *axis, bool stages)
+{
+    static const char *const names[] = {"dp", "tp", "cp"};
+    static const int sizes[] = {2, 2, 2, 3, 4, 1};
+    int n = 1 + (int)pick(w, 3), ranks = 1;
+    for (int i = 0; i < n; i++) {
+        strcpy(axis[i].name, names[i]);
+        do
+            axis[i].size = sizes[pick(w, 6)];
+        while (ranks * axis[i].size > 8);
+        ranks *= axis[i].size;
+    }
+    if (stages)
+        strcpy(axis[pick(w, (unsigned)n)].name, "pp");
+    char text[100], *t = text;
+    for (int i = 0; i < n; i++)
+        t += sprintf(t, "%s%s: %d", i ? ", " : "", axis[i].name, axis[i].size);
+    line(w, "mesh m = [%s]", text);
+    return n;
+}
+
+static int size_of(const struct target *t, int d, int micro)
+{
+    return t->d[d].name == 'N' ? t->d[d].n / micro : t->d[d].n;
+}
+
+/* A random layout of a tensor, each axis by itself; two axes on one dim come as a pair. */
+static void layout_text(struct writer *w, char *to, const struct target *t, const struct mesh_axis *axis, int naxis, int micro,
+                        unsigned split, bool partial)
+{
+    int dim[4];
+    bool any = false;
+    for (int i = 0; i < naxis; i++) {
+        dim[i] = -1;
+        if (!strcmp(axis[i].name, "pp") || !t->nd)
+            continue;
+        if (t->input && !strcmp(axis[i].name, "dp") && t->d[0].name == 'N')
+            dim[i] = chance(w, 90) ? 0 : -1;
+        else if (chance(w, split))
+            dim[i] = (int)pick(w, (unsigned)t->nd);
+        any |= dim[i] >= 0;
+    }
+    char *start = to;
+    to += sprintf(to, "{");
+    for (int i = 0; i < naxis; i++) {
+        if (dim[i] < 0)
+            continue;
+        int parts = axis[i].size, other = -1, n = size_of(t, dim[i], micro);
+        for (int k = i + 1; k < naxis; k++)           /* `uneven` works over one axis */
+            if (dim[k] == dim[i] && (t->d[dim[i]].padded || n % (parts * axis[k].size) == 0))
+                other = k;
+            else if (dim[k] == dim[i])
+                dim[k] = -1;
+        to += sprintf(to, "%s", to == start + 1 ? "" : ", ");
+        if (other >= 0) {
+            bool turned = chance(w, 30);
+            to += sprintf(to, "(%s, %s)", axis[turned ? other : i].name, axis[turned ? i : other].name);
+            parts *= axis[other].size;
+            for (int k = 0; k < naxis; k++)           /* a third axis on the dim stays out */
+                if (k != i && dim[k] == dim[i])
+                    dim[k] = -1;
+        } else {
+            to += sprintf(to, "%s", axis[i].name);
+        }
+        struct size d = t->d[dim[i]];
+        bool twice = false;
+        for (int k = 0; k < t->nd; k++)
+            twice |= k != dim[i] && t->d[k].name == d.name;
+        to += d.name && !twice && chance(w, 80) ? sprintf(to, ": S(%c)", d.name) : sprintf(to, ": S(%d)", dim[i]);
+        if (n % parts && !d.padded)
+            to += sprintf(to, " uneven");
+    }
+    for (int i = 0; i < naxis && !any; i++)
+        if (partial && strcmp(axis[i].name, "pp")) {
+            sprintf(to, "%s: P}", axis[i].name);
+            return;
+        } else if (strcmp(axis[i].name, "pp")) {
+            sprintf(to, "%s: B}", axis[i].name);
+            return;
+        }
+    sprintf(to, any ? "}" : "%s: B}", axis[0].name);
+}
+
+static void write_data(struct writer *w)
+{
+    char text[400], *t = text;
+    for (int i = 0; i < w->targets; i++) {
+        const struct target *v = &w->target[i];
+        if (v->input)
+            t += sprintf(t, "%s%s = raw(\"%s.bin\", %s)", t > text ? "; " : "", v->pattern, v->pattern,
+                         !strcmp(v->pattern, "keep") ? "u8" : !strcmp(v->pattern, "ids") || !strcmp(v->pattern, "targets") ? "i32" : "f32");
+    }
+    line(w, "data { %s }", text);
+}
+
+static const struct target *any_param(struct writer *w)
+{
+    for (int tries = 0; tries < 20 && w->targets; tries++) {
+        const struct target *t = &w->target[pick(w, (unsigned)w->targets)];
+        if (t->param)
+            return t;
+    }
+    return NULL;
+}
+
+static void write_train(struct writer *w)
+{
+    line(w, "train {");
+    w->indent++;
+    write_data(w);
+    line(w, "steps 4");
+    if (chance(w, 60))
+        line(w, "optimizer sgd { lr = 0.1%s }", chance(w, 40) ? "; momentum = 0.9" : "");
+    else
+        line(w, "optimizer adamw { lr = 0.01; eps = 1e-2; decay = 0.1 on [*] }");
+    if (chance(w, 40))
+        line(w, "clip_norm 0.05");
+    const struct target *frozen = chance(w, 8) ? any_param(w) : NULL;
+    if (frozen)
+        line(w, "frozen %s", frozen->pattern);
+    w->indent--;
+    line(w, "}");
+    if (chance(w, 30)) {
+        line(w, "evaluate every 2 {");
+        w->indent++;
+        write_data(w);
+        line(w, "steps 1");
+        w->indent--;
+        line(w, "}");
+    }
+}
+
+void write_plan(struct writer *w)
+{
+    struct mesh_axis axis[4];
+    bool stages = *w->cut && w->blocks > 1 && chance(w, 60);
+    int micro = 1;
+    line(w, "plan p {");
+    w->indent++;
+    int naxis = write_mesh(w, axis, stages);
+    if (chance(w, stages ? 80 : 40)) {
+        int dp = 1;
+        for (int i = 0; i < naxis; i++)
+            if (!strcmp(axis[i].name, "dp"))
+                dp = axis[i].size;
+        do
+            micro = 1 + (int)pick(w, (unsigned)w->N.n);
+        while ((w->N.n % micro || (micro > 1 && w->N.n / micro % dp)) && !chance(w, 1));
+        line(w, "microbatches %d over N", micro);
+    }
+    for (int i = 0; i < naxis; i++)
+        if (!strcmp(axis[i].name, "pp"))
+            line(w, "pipeline over pp { schedule = %s; split %s%s }", chance(w, 50) ? "one_f_one_b" : "gpipe", w->cut,
+                 w->blocks % axis[i].size ? " uneven" : "");
+    for (int i = 0; i < w->targets; i++) {
+        const struct target *t = &w->target[i];
+        if (!chance(w, t->input ? 90 : t->param ? 35 : 8))
+            continue;
+        char text[200];
+        bool partial = !t->param && !t->input && chance(w, 5);
+        layout_text(w, text, t, axis, naxis, micro, t->input ? 12 : 50, partial);
+        line(w, "%s %s = %s", chance(w, t->input ? 0 : 5) ? "pin" : "sbp", t->pattern, text);
+    }
+    if (chance(w, 3))
+        line(w, "strict");
+    w->indent--;
+    line(w, "}");
+    write_train(w);
+}
