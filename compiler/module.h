@@ -45,7 +45,7 @@ struct file_rules {
 
 /* ---- plans ---- */
 
-enum line_kind { LINE_SBP, LINE_PIN, LINE_SAVE, LINE_PLACE, LINE_RECOMPUTE };
+enum line_kind { LINE_SBP, LINE_PIN, LINE_SAVE, LINE_PLACE };
 struct layout_part {             /* one `axes: S(N) uneven` of a layout line, still by name */
     unsigned axes;               /* bit set, or 0 for axes the mesh lacks */
     int major[MAX_AXIS], nmajor; /* the axes in the order written, major to minor */
@@ -89,7 +89,7 @@ struct plan {
 /* Does the path match the pattern? `*` is any text, dots included; inside [ ] any index. Paths hold `[*]` for every
  * repeat index; a pattern index such as h[3] or h[0..4] matches h[*] and narrows `low, high` (blocks, half-open). */
 bool pattern_match(const char *pattern, const char *path, int64_t *low, int64_t *high);
-/* The same for a path or anything beneath the call it names: recompute, frozen, decay on, keep. */
+/* The same for a path or anything beneath the call it names: frozen, decay on. */
 bool pattern_covers(const char *pattern, const char *path, int64_t *low, int64_t *high);
 /* The same for a value under any of its names: sbp, pin, save, place. */
 bool value_matches(const struct value *v, const char *pattern, int64_t *low, int64_t *high);
