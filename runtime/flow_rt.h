@@ -306,16 +306,20 @@ void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struc
 
 /* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
  * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in
- * elements of batch, head and position; the last dim is contiguous. causal: query t sees keys s <= t + causal_shift.
- * keep: bytes [batch, tk], 0 = key unseen, or NULL. A query that sees nothing gives 0. */
+ * elements of batch, head and position; the last dim is contiguous. Query t stands at t + causal_shift among the keys.
+ * causal: it sees no later key. window: nor one that is `window` or more positions away. documents: only keys whose
+ * number is its own. keep: bytes [batch, tk], 0 = key unseen, or NULL. A query that sees nothing gives 0. */
 struct fl_attention {
     int64_t batch, heads, kv_heads, tq, tk, dk, dv;
     float scale;
     bool causal;
     int64_t causal_shift;                /* positions of the first query minus that of the first key */
+    int64_t window;                      /* 0: none */
     int64_t q[3], k[3], v[3], y[3];      /* strides: batch, head, position */
     int64_t gq[3], gk[3], gv[3], gy[3];  /* of dq, dk, dv, dy; only fl_attention_grad reads them (and not y) */
     int64_t keep_stride[4]; /* keep[b, h, t, s] = keep[sum of index * stride]; stride 0 where it has no such dim */
+    const int32_t *documents;            /* one number for each key position, or NULL */
+    int64_t document_stride[2];          /* batch, position */
 };
 void fl_attention(float *y, const float *q, const float *k, const float *v, const uint8_t *keep,
                   const struct fl_attention *a);

@@ -114,19 +114,21 @@ static const char *attention(const struct call *c)
     bool back = n->op == &op_attention_grad;
     int at = back ? 4 : 3;
     const struct value *mask = at < arrlen(n->in) ? n->in[at] : NULL;
+    const struct value *documents = at + 1 < arrlen(n->in) ? n->in[at + 1] : NULL;
+    int64_t window = node_int(n, "window", 0);
     double scale = node_num(n, "scale", 0);
     if (scale == 0)
         scale = 1 / sqrt((double)q->dim[3]->size);
     const char *shift = "0";
-    if (node_int(n, "causal", 0) && strcmp(base_text(c->e, q, 2), base_text(c->e, k, 2)))
+    if ((node_int(n, "causal", 0) || window || documents) && strcmp(base_text(c->e, q, 2), base_text(c->e, k, 2)))
         shift = mem_printf("%s - (%s)", base_text(c->e, q, 2), base_text(c->e, k, 2));
     const char *s = mem_printf("FL_REF(struct fl_attention, .batch = %s, .heads = %s, .kv_heads = %s, .tq = %s, "
-                               ".tk = %s, .dk = %s, .dv = %s, .scale = %s, .causal = %s, .causal_shift = %s",
+                               ".tk = %s, .dk = %s, .dv = %s, .scale = %s, .causal = %s, .causal_shift = %s, .window = %lld",
                                sym_text(q->place->extent[0]), sym_text(q->place->extent[1]),
                                sym_text(k->place->extent[1]), sym_text(q->place->extent[2]),
                                sym_text(k->place->extent[2]), sym_text(q->place->extent[3]),
                                sym_text(v->place->extent[3]), number_text(scale),
-                               node_int(n, "causal", 0) ? "true" : "false", shift);
+                               node_int(n, "causal", 0) ? "true" : "false", shift, (long long)window);
     s = mem_printf("%s%s%s%s", s, head_strides("q", q), head_strides("k", k), head_strides("v", v));
     if (back)
         s = mem_printf("%s%s%s%s%s", s, head_strides("gq", n->out[0]), head_strides("gk", n->out[1]),
@@ -138,6 +140,9 @@ static const char *attention(const struct call *c)
         s = mem_printf("%s, .keep_stride = {%s, 0, 0, %s}", s, sym_text(row),
                        sym_text(mask->place->stride[mask->ndim - 1]));
     }
+    if (documents)
+        s = mem_printf("%s, .documents = %s, .document_stride = {%s, %s}", s, tensor_name(c->e, documents),
+                       sym_text(documents->place->stride[0]), sym_text(documents->place->stride[1]));
     return mem_printf("%s)", s);
 }
 

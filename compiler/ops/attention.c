@@ -1,15 +1,36 @@
 /* attention: softmax(q k^T scale + mask) v per sequence and head, and its gradient, which computes the probabilities
- * again, so that no T x S matrix is ever kept. Queries are free where nothing says who comes before whom (causal).
- * Grouped heads: query head h reads key head h G / H. Heads of queries and keys split together, which for G < H is
+ * again, so that no T x S matrix is ever kept. Who sees whom: a query sees no later key (causal), none further away than
+ * `window` - 1 positions, and only keys of its own document (documents: a number for each position). Queries may always
+ * be split; where positions count, a rank must know where its queries begin. Grouped heads: query head h reads key head h G / H. Heads of queries and keys split together, which for G < H is
  * possible only where the parts divide G; with G = 1 the one key head may be on every rank. A query that may look at
  * nothing gives 0. */
 #include "nn.h"
 
-/* Operands: q, k, v, keep_mask or none; the gradient has dy before the mask. */
+/* Operands: q, k, v, keep_mask or none, documents or none; the gradient has dy before the masks. */
+static int mask_operand(const struct node *n)
+{
+    return n->op == &op_attention ? 3 : 4;
+}
+
+static const struct value *operand(const struct node *n, int k)
+{
+    return k < arrlen(n->in) ? n->in[k] : NULL;
+}
+
 static const struct value *mask_of(const struct node *n)
 {
-    int k = n->op == &op_attention ? 3 : 4;
-    return k < arrlen(n->in) ? n->in[k] : NULL;
+    return operand(n, mask_operand(n));
+}
+
+static const struct value *documents_of(const struct node *n)
+{
+    return operand(n, mask_operand(n) + 1);
+}
+
+/* Does it matter where a query stands? Then queries and keys are positions of one sequence. */
+static bool positional(const struct node *n)
+{
+    return node_int(n, "causal", 0) || node_int(n, "window", 0) || documents_of(n);
 }
 
 static bool operands_fit(const struct node *n)
@@ -26,8 +47,10 @@ static bool operands_fit(const struct node *n)
                    value_type_text(k, NULL), value_type_text(v, NULL)) ||
         !op_expect(n, 1, k->dim[1]->size == 0 || q->dim[1]->size % k->dim[1]->size == 0, "%lld query heads cannot share %lld key heads evenly",
                    (long long)q->dim[1]->size, (long long)k->dim[1]->size) ||
-        !op_expect(n, 1, !node_int(n, "causal", 0) || dim_same(q->dim[2], k->dim[2]),
-                   "causal needs as many queries as keys: %s, %s", value_type_text(q, NULL), value_type_text(k, NULL)))
+        !op_expect(n, 1, !positional(n) || dim_same(q->dim[2], k->dim[2]), "%s needs as many queries as keys: %s, %s",
+                   node_int(n, "causal", 0) ? "causal" : documents_of(n) ? "documents" : "window",
+                   value_type_text(q, NULL), value_type_text(k, NULL)) ||
+        !op_expect(n, -1, node_int(n, "window", 0) >= 0, "a window cannot be negative"))
         return false;
     for (int i = 1; i < 4; i++)
         if (!op_expect(n, 0, !q->dim[i]->pad && !k->dim[i]->pad && !v->dim[i]->pad, "heads, positions and width cannot "
@@ -36,10 +59,15 @@ static bool operands_fit(const struct node *n)
     if (mask) {
         bool rows = mask->ndim == 1 || (mask->ndim == 2 && (dim_same(mask->dim[0], q->dim[0]) ||
                                                             (!mask->dim[0]->name && mask->dim[0]->size == 1)));
-        int at = n->op == &op_attention ? 3 : 4;
+        int at = mask_operand(n);
         if (!expect_type(n, at, TYPE_BOOL) ||
             !op_expect(n, at, rows && dim_same(mask->dim[mask->ndim - 1], k->dim[2]), "keep_mask is "
                        "[sequences, key positions] or [key positions], not %s", value_type_text(mask, NULL)))
+            return false;
+    }
+    if (documents_of(n)) {
+        int at = mask_operand(n) + 1;
+        if (!expect_type(n, at, TYPE_I32) || !expect_dims(n, at, 2, (struct dim *[]){q->dim[0], k->dim[2]}))
             return false;
     }
     return true;
@@ -66,17 +94,36 @@ static const char *mask_rule(const struct node *n)
     return !mask ? "-" : mask->ndim == 1 ? "s^" : dim_same(mask->dim[0], n->in[0]->dim[0]) ? "n s^" : "_ s^";
 }
 
+static const char *documents_rule(const struct node *n)
+{
+    return documents_of(n) ? "n s^" : "-";
+}
+
 static const char *rule_of(const struct node *n)
 {
-    const char *h = grouped(n) ? "_" : "h", *t = node_int(n, "causal", 0) ? "t^" : "t";
-    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j, %s -> n %s %s j", h, t, h, h, mask_rule(n), h, t);
+    const char *h = grouped(n) ? "_" : "h", *t = positional(n) ? "t^" : "t";
+    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j, %s, %s -> n %s %s j", h, t, h, h, mask_rule(n),
+                      documents_rule(n), h, t);
 }
 
 static const char *rule_of_grad(const struct node *n)
 {
-    const char *h = grouped(n) ? "_" : "h", *t = node_int(n, "causal", 0) ? "t^" : "t+";
-    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j+, n %s %s j+, %s -> n %s %s k^, n %s s^ k^, n %s s^ j",
-                      h, t, h, h, h, t, mask_rule(n), h, t, h, h);
+    const char *h = grouped(n) ? "_" : "h", *t = positional(n) ? "t^" : "t+";
+    return mem_printf("n %s %s k^, n %s s^ k^, n %s s^ j+, n %s %s j+, %s, %s -> n %s %s k^, n %s s^ k^, n %s s^ j",
+                      h, t, h, h, h, t, mask_rule(n), documents_rule(n), h, t, h, h);
+}
+
+/* Queries split where positions count: each rank has all keys and knows where its queries stand. */
+static void split_queries(const struct node *n, struct sig **sigs)
+{
+    struct sig s = sig_new(n);
+    s.coords = true;
+    s.in[0] = s.out[0] = sbp_split(2);
+    if (n->op == &op_attention_grad) {
+        s.in[3] = sbp_split(2);
+        s.out[1] = s.out[2] = sbp_partial(REDUCE_SUM);
+    }
+    arrput(*sigs, s);
 }
 
 /* Grouped heads. The gradient has operand dy, which splits like q, and results like q, k, v. Its dq and dk are linear
@@ -89,6 +136,8 @@ static void extra(const struct node *n, int parts, struct sig **sigs)
         s.in[2] = s.out[0] = s.out[1] = sbp_partial(REDUCE_SUM);
         arrput(*sigs, s);
     }
+    if (positional(n))
+        split_queries(n, sigs);
     if (!grouped(n))
         return;
     bool together = n->in[1]->dim[1]->size % parts == 0;
@@ -117,7 +166,9 @@ static void grad(struct grad *c)
         node_in(n, f->in[k]);
     node_in(n, c->dout[0]);
     node_in(n, (struct value *)mask_of(f));
+    node_in(n, (struct value *)documents_of(f));
     node_set_int(n, "causal", node_int(f, "causal", 0));
+    node_set_int(n, "window", node_int(f, "window", 0));
     node_set_num(n, "scale", node_num(f, "scale", 0));
     if (!node_finish(c->g, n))
         return;
@@ -159,8 +210,15 @@ static double *row(const struct tensor *x, int64_t n, int64_t h, int64_t t)
 
 static bool keeps(const struct query *a, const struct tensor *mask, int64_t s)
 {
-    if (node_int(a->r->node, "causal", 0) && s > a->t)
+    const struct node *n = a->r->node;
+    int64_t t = a->t + a->q->base[2] - a->k->base[2], window = node_int(n, "window", 0);
+    if ((node_int(n, "causal", 0) && s > t) || (window && (t - s >= window || s - t >= window)))
         return false;
+    if (documents_of(n)) {
+        const struct tensor *d = &a->r->in[mask_operand(n) + 1];
+        if (d->data[a->n * d->n[1] + s] != d->data[a->n * d->n[1] + t])
+            return false;
+    }
     if (!mask)
         return true;
     int64_t line = mask->ndim == 2 && mask->n[0] > 1 ? a->n : 0;
@@ -230,8 +288,7 @@ static void backward(const struct query *a, const double *p)
 
 static void walk(struct reference *r, void (*each)(const struct query *a, const double *p))
 {
-    bool back = r->node->op == &op_attention_grad;
-    const struct tensor *mask = mask_of(r->node) ? &r->in[back ? 4 : 3] : NULL;
+    const struct tensor *mask = mask_of(r->node) ? &r->in[mask_operand(r->node)] : NULL;
     struct query a = {.r = r, .q = &r->in[0], .k = &r->in[1], .v = &r->in[2], .scale = scale_of(r->node)};
     if (!a.q->n[1] || !a.k->n[1])
         return;
@@ -259,7 +316,7 @@ static void ref_grad(struct reference *r)
 const struct op op_attention = {
     .name = "attention",
     .doc = "softmax(q k^T scale) v: q [N, H, T, K], k [N, G, S, K], v [N, G, S, J] -> [N, H, T, J]",
-    .args = "q, k, v, keep_mask?, causal:bool=false, scale:num=0",
+    .args = "q, k, v, keep_mask?, documents?, causal:bool=false, window:int=0, scale:num=0",
     .linear = "{c}",
     .flags = OP_CONTRACTION,
     .shape = shape,
@@ -284,7 +341,7 @@ static bool shape_grad(struct graph *g, struct node *n)
 const struct op op_attention_grad = {
     .name = "attention_grad",
     .doc = "q, k, v, dy -> dq, dk, dv of attention",
-    .args = "q, k, v, dy, keep_mask?, causal:bool=false, scale:num=0",
+    .args = "q, k, v, dy, keep_mask?, documents?, causal:bool=false, window:int=0, scale:num=0",
     .linear = "{d}",
     .flags = OP_INTERNAL | OP_CONTRACTION,
     .shape = shape_grad,

@@ -11,14 +11,23 @@ enum { ROWS = 64, COLUMNS = 512 };
 /* What queries [t0, t0 + rows) of one head and the keys they may see look like. */
 struct tile {
     const struct fl_attention *a;
-    int64_t t0, rows, limit;             /* keys seen at most by the last query */
+    int64_t t0, rows;
+    int64_t first, limit;                /* blocks of COLUMNS keys from first up to limit hold all that a query sees */
     const float *q, *k, *v;              /* of this head */
     const uint8_t *keep;                 /* of this head, or NULL */
+    const int32_t *documents;            /* of this sequence, or NULL */
 };
 
+/* Query t sees keys [key_first, key_limit) at most. */
 static int64_t key_limit(const struct fl_attention *a, int64_t t)
 {
-    return a->causal ? fl_most(0, fl_least(a->tk, t + a->causal_shift + 1)) : a->tk;
+    int64_t more = a->causal ? 1 : a->window ? a->window : a->tk;
+    return a->causal || a->window ? fl_most(0, fl_least(a->tk, t + a->causal_shift + more)) : a->tk;
+}
+
+static int64_t key_first(const struct fl_attention *a, int64_t t)
+{
+    return a->window ? fl_most(0, t + a->causal_shift - a->window + 1) : 0;
 }
 
 static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, int64_t t0, const float *q,
@@ -27,6 +36,8 @@ static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, i
     int64_t g = h / (a->heads / a->kv_heads);
     struct tile t = { .a = a, .t0 = t0, .rows = fl_least(ROWS, a->tq - t0) };
     t.limit = key_limit(a, t0 + t.rows - 1);
+    t.first = key_first(a, t0) / COLUMNS * COLUMNS;
+    t.documents = a->documents ? a->documents + b * a->document_stride[0] : NULL;
     t.q = q + b * a->q[0] + h * a->q[1] + t0 * a->q[2];
     t.k = k + b * a->k[0] + g * a->k[1];
     t.v = v + b * a->v[0] + g * a->v[1];
@@ -43,6 +54,12 @@ static void scores(float *s, const struct tile *t, int64_t c0, int64_t columns)
     for (int64_t i = 0; i < t->rows; i++) {
         for (int64_t j = fl_most(0, key_limit(a, t->t0 + i) - c0); j < columns; j++)
             s[i * COLUMNS + j] = -INFINITY;
+        for (int64_t j = 0; j < fl_least(columns, key_first(a, t->t0 + i) - c0); j++)
+            s[i * COLUMNS + j] = -INFINITY;
+        for (int64_t j = 0; t->documents && j < columns; j++)
+            if (t->documents[(c0 + j) * a->document_stride[1]] !=
+                t->documents[(t->t0 + i + a->causal_shift) * a->document_stride[1]])
+                s[i * COLUMNS + j] = -INFINITY;
         if (t->keep)
             for (int64_t j = 0; j < columns; j++)
                 if (!t->keep[(t->t0 + i) * a->keep_stride[2] + (c0 + j) * a->keep_stride[3]])
@@ -80,13 +97,13 @@ static void forward(float *y, const struct tile *t, float *scratch)
         sum[i] = 0;
     }
     memset(acc, 0, (size_t)(t->rows * a->dv) * sizeof(float));
-    for (int64_t c0 = 0; c0 < t->limit; c0 += COLUMNS) {
+    for (int64_t c0 = t->first; c0 < t->limit; c0 += COLUMNS) {
         int64_t columns = fl_least(COLUMNS, t->limit - c0);
         scores(s, t, c0, columns);
         for (int64_t i = 0; i < t->rows; i++) {
             float *row = s + i * COLUMNS, by = raise_max(&top[i], row, columns);
             sum[i] = sum[i] * by + exp_row(row, top[i], columns);
-            if (c0 > 0)
+            if (c0 > t->first)
                 for (int64_t d = 0; d < a->dv; d++)
                     acc[i * a->dv + d] *= by;
         }
@@ -125,14 +142,14 @@ static void backward(float *dq, float *dk, float *dv, const float *dy, const str
 {
     const struct fl_attention *a = t->a;
     float *s = scratch, *dp = s + ROWS * COLUMNS, top[ROWS], sum[ROWS], dot[ROWS];
-    bool single = t->limit <= COLUMNS;
+    bool single = t->limit - t->first <= COLUMNS;
     for (int64_t i = 0; i < t->rows; i++) {
         top[i] = -INFINITY;
         sum[i] = dot[i] = 0;
         for (int64_t d = 0; d < a->dk; d++)
             dq[i * a->gq[2] + d] = 0;
     }
-    for (int64_t c0 = 0; c0 < t->limit; c0 += COLUMNS) {
+    for (int64_t c0 = t->first; c0 < t->limit; c0 += COLUMNS) {
         int64_t columns = fl_least(COLUMNS, t->limit - c0);
         scores(s, t, c0, columns);
         probability_grads(dp, t, dy, c0, columns);
@@ -145,7 +162,7 @@ static void backward(float *dq, float *dk, float *dv, const float *dy, const str
             dot[i] = dot[i] * by + more;
         }
     }
-    for (int64_t c0 = 0; c0 < t->limit; c0 += COLUMNS) {
+    for (int64_t c0 = t->first; c0 < t->limit; c0 += COLUMNS) {
         int64_t columns = fl_least(COLUMNS, t->limit - c0);
         if (!single) {
             scores(s, t, c0, columns);

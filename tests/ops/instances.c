@@ -175,6 +175,17 @@ static void causal(struct node *n, struct dim **out)
     node_set_int(n, "causal", 1);
 }
 
+static void window_2(struct node *n, struct dim **out)
+{
+    node_set_int(n, "window", 2);
+}
+
+static void causal_window_3(struct node *n, struct dim **out)
+{
+    node_set_int(n, "causal", 1);
+    node_set_int(n, "window", 3);
+}
+
 static void rope_half(struct node *n, struct dim **out)
 {
     node_set_num(n, "base", 100);
@@ -269,8 +280,12 @@ const struct instance instances[] = {
     {&op_rms_norm_grad, "f MD, f D, f MD", epsilon},
     {&op_attention, "f THMN, f THMN, f THMN", causal}, {&op_attention, "f THMN, f THKN, f THKD"},
     {&op_attention, "f TaMN, f THMN, f THMN", causal}, {&op_attention, "f THMN, f T1MN, f T1MN", causal},
+    {&op_attention, "f TLMN, f TLMN, f TLMN, -, -", window_2}, {&op_attention, "f TLMN, f TLMN, f TLMN, -, i TM", causal},
+    {&op_attention, "f TLMN, f TLMN, f TLMN, b M, i TM", causal_window_3},
     {&op_attention, "f THMN, f THMN, f THMN, b TM"}, {&op_attention, "f THMN, f THMN, f THMN, b M"},
     {&op_attention_grad, "f THMN, f THMN, f THMD, f THMD", causal}, {&op_attention_grad, "f THMN, f THKN, f THKD, f THMD"},
+    {&op_attention_grad, "f TLMN, f TLMN, f TLMD, f TLMD, -, i TM", causal},
+    {&op_attention_grad, "f TLMN, f TLMN, f TLMD, f TLMD, -, -", causal_window_3},
     {&op_attention_grad, "f TaMN, f THMN, f THMD, f TaMD", causal},
     {&op_attention_grad, "f THMN, f T1MN, f T1MD, f THMD", causal},
     {&op_rope, "f THMD", rope_half}, {&op_rope, "f TMHD", rope_interleaved},

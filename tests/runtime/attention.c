@@ -1,8 +1,17 @@
 /* Attention and its gradient against the definition in float64: strided operands, grouped heads, causal or not, masks,
- * keys beyond one tile, queries that see nothing. */
+ * keys beyond one tile, queries that see nothing, windows, documents, and queries that begin later than the keys. */
 #include "compare.h"
 
-struct sizes { int64_t b, h, g, tq, tk, dk, dv; bool causal, mask; };
+struct sizes { int64_t b, h, g, tq, tk, dk, dv; bool causal, mask; int64_t shift, window; bool documents; };
+
+static int32_t document(int64_t b, int64_t s) { return (int32_t)((s + 3 * b) / 9 % 3); }
+
+static bool sees(const struct sizes *z, int64_t b, int64_t t, int64_t s, const uint8_t *keep)
+{
+    t += z->shift;
+    return !(z->causal && s > t) && !(z->window && (s - t >= z->window || t - s >= z->window)) &&
+           !(z->documents && document(b, s) != document(b, t)) && !(z->mask && !keep[b * z->tk + s]);
+}
 
 /* The reference works on dense [b, h, t, k] arrays. */
 static void reference(const struct sizes *z, double scale, const float *q, const float *k, const float *v,
@@ -18,7 +27,7 @@ static void reference(const struct sizes *z, double scale, const float *q, const
                     p[s] = 0;
                     for (int64_t i = 0; i < z->dk; i++)
                         p[s] += scale * q[row * z->dk + i] * k[(g * z->tk + s) * z->dk + i];
-                    if ((z->causal && s > t) || (z->mask && !keep[b * z->tk + s]))
+                    if (!sees(z, b, t, s, keep))
                         p[s] = -INFINITY;
                     top = fmax(top, p[s]);
                 }
@@ -81,6 +90,9 @@ static void one(const struct sizes *z)
     uint8_t *keep = malloc((size_t)(z->b * z->tk));
     for (int64_t i = 0; i < z->b * z->tk; i++)
         keep[i] = i % 3 != 0; /* the first key of sequence 0 is hidden: causal query 0 sees nothing */
+    int32_t *documents = malloc((size_t)(z->b * z->tk) * sizeof *documents);
+    for (int64_t i = 0; i < z->b * z->tk; i++)
+        documents[i] = document(i / z->tk, i % z->tk);
     reference(z, 0.7, q, k, v, dy, keep, ry, rdq, rdk, rdv);
     struct fl_attention a = { .batch = z->b,
                               .heads = z->h,
@@ -91,6 +103,10 @@ static void one(const struct sizes *z)
                               .dv = z->dv,
                               .scale = 0.7f,
                               .causal = z->causal,
+                              .causal_shift = z->shift,
+                              .window = z->window,
+                              .documents = z->documents ? documents : NULL,
+                              .document_stride = { z->tk, 1 },
                               .keep_stride = { z->tk, 0, 0, 1 } };
     float *sq = strided(q, z->b, z->h, z->tq, z->dk, 3, a.q), *sk = strided(k, z->b, z->g, z->tk, z->dk, 0, a.k);
     float *sv = strided(v, z->b, z->g, z->tk, z->dv, 5, a.v), *sy = strided(NULL, z->b, z->h, z->tq, z->dv, 1, a.y);
@@ -111,12 +127,17 @@ static void cases(void **state)
 {
     (void)state;
     const struct sizes table[] = {
-        { 2, 4, 4, 13, 13, 8, 8, true, false },
-        { 2, 4, 2, 70, 70, 8, 6, true, true },       /* two blocks of queries, grouped heads, uneven widths */
-        { 1, 2, 1, 5, 1100, 16, 8, false, false },   /* three tiles of keys */
-        { 1, 2, 2, 1030, 1030, 4, 4, true, true },
-        { 2, 1, 1, 3, 7, 5, 5, false, true },
-        { 1, 1, 1, 1, 1, 1, 1, true, false },
+        { 2, 4, 4, 13, 13, 8, 8, true, false, 0, 0, false },
+        { 2, 4, 2, 70, 70, 8, 6, true, true, 0, 0, false },       /* two blocks of queries, grouped heads, uneven widths */
+        { 1, 2, 1, 5, 1100, 16, 8, false, false, 0, 0, false },   /* three tiles of keys */
+        { 1, 2, 2, 1030, 1030, 4, 4, true, true, 0, 0, false },
+        { 2, 1, 1, 3, 7, 5, 5, false, true, 0, 0, false },
+        { 1, 1, 1, 1, 1, 1, 1, true, false, 0, 0, false },
+        { 2, 2, 1, 70, 150, 4, 4, true, false, 80, 0, false },      /* the last queries of 150 */
+        { 1, 2, 2, 1200, 1200, 4, 4, true, false, 0, 37, false },
+        { 1, 2, 2, 90, 1300, 4, 4, false, true, 1100, 20, false },
+        { 2, 2, 2, 60, 100, 4, 4, true, false, 40, 0, true },
+        { 2, 1, 1, 33, 33, 4, 4, false, false, 0, 5, true },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         one(&table[i]);
