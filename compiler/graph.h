@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { MAX_DIM = 8, MAX_AXIS = 8 };
+enum { MAX_DIM = 8, MAX_AXIS = 8, MAX_STACK = 4 };   /* MAX_STACK: repeats within each other */
 
 enum type {
 #define TYPE(id, name, bytes, c_name) TYPE_##id,

@@ -101,13 +101,26 @@ static void finish(struct frame *f, struct ast *a, struct region *body, struct c
     }
 }
 
+/* The tables of a program hold so many counts around a parameter, and the walks over a value's repeats likewise. */
+static bool nested_too_deep(struct frame *f, struct ast *a)
+{
+    if (region_depth(f->at) < MAX_STACK)
+        return false;
+    struct diag *d = diag_error(E_NESTING, a->span, "%d repeats stand within each other, %d at most can",
+                                region_depth(f->at) + 1, MAX_STACK);
+    if (arrlen(f->levels))
+        diag_label(d, arrlast(f->levels).ast->span, "inside this one");
+    diag_help(d, "repeat N*M blocks instead of N times M");
+    return true;
+}
+
 void repeat_run(struct frame *f, struct ast *a)
 {
     struct ast *body_ast = ast_kid(a, 1);
     int64_t count = 1;
     if (!ast_kid(a, 0) || !dim_eval(f, ast_kid(a, 0), &count))
         count = 1;
-    else if (count < 1) {
+    else if (count < 1 || count > LARGEST_REPEAT) {
         diag_error(E_DIM_VALUE, ast_kid(a, 0)->span, "a repeat of %lld blocks", (long long)count);
         count = 1;
     }
@@ -115,6 +128,11 @@ void repeat_run(struct frame *f, struct ast *a)
     if (!arrlen(carried)) {
         struct diag *d = diag_error(E_CARRY, a->span, "this repeat carries nothing, so it computes nothing");
         diag_help(d, "assign an outer name in it, as in `x = h[i]: Block(x)`");
+    }
+    if (nested_too_deep(f, a)) {
+        for (int k = 0; k < arrlen(carried); k++)
+            scope_find(f, carried[k].name)->item = POISON;
+        return;
     }
     struct region *body = region_new(f->at, count);
     struct level level = {.ast = a, .index = a->name, .region = body, .base = (int)arrlen(f->names)};

@@ -1,7 +1,12 @@
 /* The tables of a program: what is common to all ranks, and each class's parameters. */
+#include "../../runtime/flow_rt.h"
 #include "call.h"
 #include "emitter.h"
 #include <string.h>
+
+/* What the tables hold at most is what the compiler takes at most. */
+_Static_assert(MAX_DIM == (int)FL_MAX_DIM && MAX_AXIS == (int)FL_MAX_AXIS && MAX_STACK == (int)FL_MAX_STACK,
+               "limits of the compiler and of the runtime");
 
 /* "{.path = .., .type = FL_F32, .ndim = 2, .dim = {{size, phys, nsplit, {axes}}, ..}}", splits major to minor. */
 static const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim,
