@@ -4,7 +4,6 @@
  *
  * A value that another region walking the same blocks reads (a saved activation, a gradient) is stacked: its buffer has
  * one copy per block of every repeat around it. */
-#include "../base/diag.h"
 #include "../op.h"
 #include "../passes.h"
 #include "place.h"
@@ -133,14 +132,8 @@ static struct buffer *own(struct work *w, struct value *v, enum memory_class cla
 
 static void place_param(struct work *w, struct value *v)
 {
-    enum { MOST_STACKS = 4 };                              /* FL_MAX_STACK of the runtime's tables */
     struct param *q = node_ptr(v->def, "param");
     struct buffer *b = hmget(w->params, q);
-    if (!b && arrlen(q->stack) > MOST_STACKS) {
-        struct diag *d = diag_error(E_SHAPE, q->span, "%d repeats nest around parameter '%s', %d at most can",
-                                    (int)arrlen(q->stack), q->path, MOST_STACKS);
-        diag_help(d, "give it a label without [i] in one of them, so that those blocks share it");
-    }
     if (!b) {
         b = own(w, v, q->is_state ? MEM_STATE : MEM_PARAM);
         b->param = q;
