@@ -117,6 +117,8 @@ static struct dim **dims_of(struct frame *f, struct ast *a)
             return NULL;
         arrput(dims, d);
     }
+    if (arrlen(dims) <= MAX_DIM && !tensor_countable(f, (int)arrlen(dims), dims, a->span))
+        return NULL;
     return dims;
 }
 

@@ -248,6 +248,31 @@ bool const_int(struct frame *f, struct ast *a, int64_t low, const char *what, in
     return true;
 }
 
+bool dim_size_legal(const char *what, int64_t size, struct span at)
+{
+    if (size < 1)
+        diag_error(E_DIM_VALUE, at, "%s is %lld, but a dim is 1 or more", what, (long long)size);
+    else if (size > (int64_t)1 << LARGEST_DIM_BITS)
+        diag_error(E_DIM_VALUE, at, "%s is %lld, but a dim is at most 2^%d", what, (long long)size, LARGEST_DIM_BITS);
+    else
+        return true;
+    return false;
+}
+
+bool tensor_countable(struct frame *f, int ndim, struct dim *const *dims, struct span at)
+{
+    double count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= (double)dims[i]->size;
+    for (const struct region *r = f->at; r && r->parent; r = r->parent)
+        count *= (double)r->count;
+    if (count <= ldexp(1, LARGEST_TENSOR_BITS))
+        return true;
+    diag_error(E_SHAPE, at, "a tensor of %.2g elements, its blocks together, but at most 2^%d can be counted", count,
+               LARGEST_TENSOR_BITS);
+    return false;
+}
+
 struct dim *dim_of(struct frame *f, struct ast *a)
 {
     if (a->kind == AST_NAME) {
@@ -261,9 +286,5 @@ struct dim *dim_of(struct frame *f, struct ast *a)
     int64_t size;
     if (!dim_eval(f, a, &size))
         return NULL;
-    if (size < 1) {
-        diag_error(E_DIM_VALUE, a->span, "%s is %lld, but a dim is 1 or more", span_text(a->span), (long long)size);
-        return NULL;
-    }
-    return dim_anonymous(size);
+    return dim_size_legal(span_text(a->span), size, a->span) ? dim_anonymous(size) : NULL;
 }

@@ -141,6 +141,10 @@ void value_name(struct elab *e, struct value *v, const char *path, int firmness)
 bool dim_eval(struct frame *f, struct ast *a, int64_t *to);          /* a whole number; / must be exact */
 bool const_eval(struct frame *f, struct ast *a, double *to);
 bool const_int(struct frame *f, struct ast *a, int64_t low, const char *what, int64_t *to);
+enum { LARGEST_DIM_BITS = 40, LARGEST_TENSOR_BITS = 48, LARGEST_REPEAT = 1 << 24 };  /* so that no byte count overflows */
+bool dim_size_legal(const char *what, int64_t size, struct span at);   /* 1 .. 2^40; diagnosed */
+/* Is a tensor of these dims, in every block of the repeats around, small enough to count? Diagnosed. */
+bool tensor_countable(struct frame *f, int ndim, struct dim *const *dims, struct span at);
 struct dim *dim_of(struct frame *f, struct ast *a);                  /* named when a is a name; NULL after an error */
 bool fold_binary(const char *op, double a, double b, double *to);
 bool fold_call(const char *name, const double *x, int n, double *to);

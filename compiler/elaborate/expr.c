@@ -34,6 +34,9 @@ bool emit_finish(struct frame *f, struct node *n)
         node_set_num(n, "ignore", ignoring->ignore);
     if (!node_finish(f->e->g, n))
         return false;
+    for (int i = 0; i < arrlen(n->out); i++)
+        if (!tensor_countable(f, n->out[i]->ndim, n->out[i]->dim, n->span))
+            return false;
     keep_ignore(n);
     scale_follow(f, n);
     return true;

@@ -42,7 +42,10 @@ static bool read_shape(struct frame *f, struct ast *list, int64_t **to, int64_t 
         int64_t size = 1;
         fine &= dim_eval(f, list->kids[i], &size);
         arrput(*to, size);
-        *count *= size;
+        if (size < 1 || __builtin_mul_overflow(*count, size, count)) {
+            diag_error(E_DIM_VALUE, list->kids[i]->span, "no tensor has %lld such elements", (long long)size);
+            return false;
+        }
     }
     return fine;
 }

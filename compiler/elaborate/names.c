@@ -156,8 +156,8 @@ static bool overridden(struct elab *e, struct decl *d, double *to)
                 e->m->options->set[k].used = true;
         char *end;
         *to = strtod(value, &end);
-        bool whole = *to == (double)(int64_t)*to && *to >= 1 && *to < 9e15;
-        if (end == value || *end || (d->kind == DECL_DIM && !whole)) {
+        bool whole = *to >= 1 && *to < 9e15 && *to == floor(*to);
+        if (end == value || *end || !isfinite(*to) || (d->kind == DECL_DIM && !whole)) {
             if (first) {
                 struct diag *g = diag_error(E_SET, d->ast->name_span, "--set %s=%s: %s", d->name, value,
                                             d->kind == DECL_DIM ? "a dim is a whole number, 1 or more" :
@@ -183,11 +183,10 @@ static bool settle_dim(struct frame *top, struct decl *d)
     } else if (!dim_eval(top, ast_kid(d->ast, 0), &size)) {
         return false;
     }
-    if (size < 1) {
-        diag_error(E_DIM_VALUE, d->ast->span, "dim '%s' is %lld", d->name, (long long)size);
+    if (!dim_size_legal(mem_printf("'%s'", d->name), size, d->ast->span))
         return false;
-    }
-    if (pad && !const_int(top, pad, 1, "the padding of a dim", &multiple))
+    if (pad && (!const_int(top, pad, 1, "the padding of a dim", &multiple) ||
+                !dim_size_legal("the padding", multiple, pad->span)))
         return false;
     d->dim->size = d->dim->phys = size;
     d->dim->pad = multiple;

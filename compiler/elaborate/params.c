@@ -33,7 +33,7 @@ static bool explicit_type(struct frame *f, struct ast *type, enum type *t, struc
         dims[i] = dim_of(f, type->kids[i]);
         fine &= dims[i] != NULL;
     }
-    return fine;
+    return fine && tensor_countable(f, *ndim, dims, type->span);
 }
 
 /* normal(std = 0.02), uniform(-a, a) or uniform(low = .., high = ..), constant(v): numbers by position or name. */
