@@ -83,6 +83,7 @@ struct plan {
     double memory_bytes;         /* 0: no limit */
     struct span memory_span;
     bool strict;
+    double gap[ENTRIES];         /* after shard: seconds of a step that the chosen layouts may be above the optimum; 0: none */
     struct ast *ast;
 };
 

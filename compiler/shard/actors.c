@@ -38,7 +38,8 @@ bool code_legal(struct sharding *s, const struct value *v, const struct layout *
     int64_t parts = s->mesh->axis[axis].size;
     bool alone = true;
     for (int a = 0; a < s->mesh->naxis; a++)
-        if (a != axis && others->ax[a].kind == SBP_S && others->ax[a].dim == d && s->mesh->axis[a].size > 1) {
+        if (a != axis && !(s->joint >> a & 1) && others->ax[a].kind == SBP_S && others->ax[a].dim == d &&
+            s->mesh->axis[a].size > 1) {
             parts *= s->mesh->axis[a].size;
             alone = false;
         }
@@ -57,12 +58,49 @@ static bool sig_even(struct sharding *s, const struct value *v, const struct lay
         return true;
     int64_t parts = s->mesh->axis[axis].size;
     for (int a = 0; a < s->mesh->naxis; a++)
-        if (a != axis && others->ax[a].kind == SBP_S && others->ax[a].dim == code - CODE_S)
+        if (a != axis && !(s->joint >> a & 1) && others->ax[a].kind == SBP_S && others->ax[a].dim == code - CODE_S)
             parts *= s->mesh->axis[a].size;
     return v->dim[code - CODE_S]->size % parts == 0;
 }
 
-static bool in_place(const struct node *n, int operand)
+static int64_t split_parts(const struct sharding *s, const struct layout *l, int dim, int *axes, int *only)
+{
+    int64_t parts = 1;
+    *axes = 0;
+    for (int a = 0; a < s->mesh->naxis; a++)
+        if (l->ax[a].kind == SBP_S && l->ax[a].dim == dim && s->mesh->axis[a].size > 1) {
+            parts *= s->mesh->axis[a].size;
+            *only = a;
+            ++*axes;
+        }
+    return parts;
+}
+
+bool layout_divides(const struct sharding *s, const struct value *v, const struct layout *l)
+{
+    for (int d = 0; d < v->ndim; d++) {
+        int axes, only = 0;
+        int64_t parts = split_parts(s, l, d, &axes, &only);
+        bool fine = v->dim[d]->pad > 0 || v->dim[d]->size % parts == 0;
+        for (int k = 0; axes == 1 && k < arrlen(s->uneven) && !fine; k++)
+            fine = s->uneven[k].dim == v->dim[d] && s->uneven[k].axis == only;
+        if (!fine)
+            return false;
+    }
+    return true;
+}
+
+bool layout_even(const struct sharding *s, const struct value *v, const struct layout *l)
+{
+    for (int d = 0; d < v->ndim; d++) {
+        int axes, only;
+        if (v->dim[d]->size % split_parts(s, l, d, &axes, &only))
+            return false;
+    }
+    return true;
+}
+
+bool writes_in_place(const struct node *n, int operand)
 {
     return n->op->flags & OP_EFFECT && arrlen(n->in) > 1 && n->in[operand]->def && n->in[operand]->def->op == &op_param;
 }
@@ -70,6 +108,7 @@ static bool in_place(const struct node *n, int operand)
 static void offer(struct sharding *s, struct actor *a, int axis, const struct sig *sig)
 {
     struct choice c = { .in = NEW_ARRAY(uint8_t, arrlen(a->in) + 1), .out = NEW_ARRAY(uint8_t, arrlen(a->out) + 1) };
+    c.even = sig->even;
     for (int k = 0; k < arrlen(a->in); k++) {
         struct value *v = a->in[k];
         if (!v)
@@ -77,8 +116,6 @@ static void offer(struct sharding *s, struct actor *a, int axis, const struct si
         c.in[k] = (uint8_t)sbp_code(sig->in[k]);
         const struct layout *others = a->node->need ? &a->node->need[k] : &v->lay;
         if (!code_legal(s, v, others, axis, c.in[k]) || (sig->even && !sig_even(s, v, others, axis, c.in[k])))
-            return;
-        if (in_place(a->node, k) && sbp_code(v->lay.ax[axis]) != c.in[k])
             return;
     }
     for (int k = 0; k < arrlen(a->out); k++) {
@@ -116,6 +153,19 @@ static void offer_all_same(struct sharding *s, struct actor *a, int axis)
         offer_same(s, a, axis, CODE_S + d);
     if (type_is_float(v->type))
         offer_same(s, a, axis, CODE_P + REDUCE_SUM);
+}
+
+/* Where no line says how a parameter is stored, cost does; but it is never split where an axis splits an input: that
+ * would be another kind of data parallelism, which a line asks for. */
+static void offer_param(struct sharding *s, struct actor *a, int axis)
+{
+    const struct param *p = node_param(s, a->node);
+    bool open = !p->line && !s->stored && !s->mesh->axis[axis].time;
+    for (int k = 0; k < arrlen(s->data) && open; k++)
+        open = s->data[k].axis != axis;
+    offer_same(s, a, axis, open ? CODE_B : sbp_code(p->lay.ax[axis]));
+    for (int d = 0; d < p->ndim && open; d++)
+        offer_same(s, a, axis, CODE_S + d);
 }
 
 static struct sig *signatures(struct sharding *s, const struct node *n, int axis)
@@ -157,7 +207,7 @@ static void collect(struct sharding *s, struct region *r, int axis, struct actor
         for (int k = 0; k < arrlen(n->out); k++)
             arrput(a.out, n->out[k]);
         if (n->op == &op_param) {
-            offer_same(s, &a, axis, sbp_code(node_param(s, n)->lay.ax[axis]));
+            offer_param(s, &a, axis);
         } else if (n->op == &op_input) {
             int fixed = value_fixed(s, a.out[0], axis);
             offer_same(s, &a, axis, fixed == CODE_NONE ? CODE_B : fixed);

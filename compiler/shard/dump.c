@@ -122,7 +122,8 @@ void shard_dump(FILE *to, struct module *m)
     for (int e = 0; e < ENTRIES; e++) {
         if (!m->graph[e])
             continue;
-        fprintf(to, "\nentry %s\n", entry_name[e]);
+        fprintf(to, "\nentry %s  %s\n", entry_name[e], m->plan->gap[e] > 0 ?
+                mem_printf("layouts at most %.1f us of a step above the optimum", m->plan->gap[e] * 1e6) : "layouts optimal");
         d.g = m->graph[e];
         d.reads = NULL;
         find_reads(&d, d.g->root);

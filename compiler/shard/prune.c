@@ -58,7 +58,7 @@ static void touch(const struct solver *s, int var, bool *dirty)
 }
 
 /* A variable is looked at again only when a neighbour lost a value. */
-bool solver_prune(struct solver *s)
+bool solver_prune(struct solver *s, bool dominance)
 {
     int n = (int)arrlen(s->vars);
     bool *dirty = NEW_ARRAY(bool, n);
@@ -79,7 +79,7 @@ bool solver_prune(struct solver *s)
             }
             if (!alive)
                 return false;
-            for (int x = v->n - 1; x >= 0 && alive > 1; x--)
+            for (int x = v->n - 1; x >= 0 && alive > 1 && dominance; x--)
                 for (int keep = 0; keep < v->n && !v->dead[x]; keep++)
                     if (keep != x && !v->dead[keep] && dominated(s, i, x, keep)) {
                         v->dead[x] = true;

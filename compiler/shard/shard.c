@@ -1,7 +1,7 @@
 /* The pass: a layout for every tensor along every mesh axis. See shard.h for its parts.
  *
- * The time axis comes first, because it settles phases. Then the other axes in turn, each solved exactly with the rest
- * held, until none changes. Parameters have one storage layout for all entries: from their line, else B. */
+ * The time axis comes first, because it settles phases. Then the other axes, in turn and together. Parameters have one
+ * storage layout for all entries: from their line, else the one that is cheapest in training. */
 #include "shard.h"
 
 static void give_needs(struct sharding *s, struct region *r)
@@ -53,49 +53,79 @@ static bool splits_inputs(const struct sharding *s, int axis)
     return false;
 }
 
-static void solve_entry(struct sharding *s)
+/* The first entry, train where there is one, decides for all how parameters without a line are stored. */
+static void store_params(struct sharding *s)
+{
+    for (int k = 0; k < arrlen(s->g->values) && !s->stored; k++) {
+        const struct value *v = s->g->values[k];
+        struct param *p = v->def ? node_param(s, v->def) : NULL;
+        if (!p || p->line)
+            continue;
+        for (int a = 0; a < s->mesh->naxis; a++)
+            if (!s->mesh->axis[a].time)
+                p->lay.ax[a] = v->lay.ax[a];
+        layout_normalise(&p->lay, s->mesh);
+    }
+    s->stored = true;
+    for (int k = 0; k < arrlen(s->m->params); k++) {         /* states are stored as their weights are */
+        struct node like = { .op = &op_param };
+        node_set_ptr(&like, "param", s->m->params[k]);
+        s->m->params[k]->lay = node_param(s, &like)->lay;
+    }
+}
+
+int shard_entry(struct sharding *s, struct graph *g, int *order)
 {
     const struct mesh *m = s->mesh;
+    int n = 0;
+    s->g = g;
     lines_on_values(s);
     if (diag_errors())
-        return;
+        return -1;
     start_from_lines(s);
     microbatch_solve(s);
-    if (diag_errors())
-        return;
-    int order[MAX_AXIS], n = 0;                      /* axes that split inputs, then the others */
-    for (int turn = 0; turn < 2; turn++)
+    for (int turn = 0; turn < 2; turn++)             /* axes that split inputs, then the others */
         for (int a = 0; a < m->naxis; a++)
             if (m->axis[a].size > 1 && a != m->pipe && a != m->mb && splits_inputs(s, a) == !turn)
                 order[n++] = a;
-    for (int k = 0, idle = 0, tries = 0; idle < n && tries < 4 * n; k = (k + 1) % n, tries++) {
-        bool changed = false;
-        if (!axis_solve(s, order[k], &changed))
-            return;
-        idle = changed ? 1 : idle + 1;               /* others' costs change with this one's layouts */
-    }
+    return diag_errors() ? -1 : n;
+}
+
+static void solve_entry(struct sharding *s, struct graph *g)
+{
+    int order[MAX_AXIS], n = shard_entry(s, g, order);
+    s->choice.gap = 0;
+    if (n < 0 || (n > 0 && !axes_solve(s, order, n)))
+        return;
+    s->joint = 0;
+    s->m->plan->gap[g->entry] = s->choice.gap;
+    store_params(s);
     settle(s);
     lines_drop_idle(s);
 }
 
+bool shard_begin(struct sharding *s, struct module *m)
+{
+    *s = (struct sharding){ .m = m, .mesh = &m->plan->mesh };
+    lines_on_params(s);
+    lines_on_inputs(s);
+    for (int e = 0; e < ENTRIES && diag_errors(); e++)       /* the faults of all lines in one run */
+        if ((s->g = m->graph[e]))
+            lines_on_values(s);
+    if (diag_errors())
+        return false;
+    settle_dims(s);
+    return true;
+}
+
 void shard(struct module *m)
 {
-    if (!m->plan)
+    struct sharding s;
+    if (!m->plan || !shard_begin(&s, m))
         return;
-    struct sharding s = { .m = m, .mesh = &m->plan->mesh, .exact = true };
-    lines_on_params(&s);
-    lines_on_inputs(&s);
-    for (int e = 0; e < ENTRIES && diag_errors(); e++)       /* the faults of all lines in one run */
-        if ((s.g = m->graph[e]))
-            lines_on_values(&s);
-    if (diag_errors())
-        return;
-    settle_dims(&s);
-    for (int e = 0; e < ENTRIES && !diag_errors(); e++) {
-        s.g = m->graph[e];
-        if (s.g)
-            solve_entry(&s);
-    }
+    for (int e = 0; e < ENTRIES && !diag_errors(); e++)
+        if (m->graph[e])
+            solve_entry(&s, m->graph[e]);
     if (!diag_errors())
         settle_dims(&s);
 }

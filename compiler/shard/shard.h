@@ -4,7 +4,9 @@
  *     lines.c       plan lines and to(..) become fixed layouts of parameters and values
  *     actors.c      nodes as the solver sees them: operands, results and 1-D signatures along one axis
  *     microbatch.c  the time axis: what is open over micro-batches, and the final phases
- *     axis.c        one mesh axis: the cheapest choice of signatures, with the other axes held
+ *     axis.c        the axes in turn, then together
+ *     problem.c     some axes, the others held, as variables and costs for the solver
+ *     blame.c       which line makes an axis impossible
  *     settle.c      padded sizes and the order of axes that split one dim
  *     explain.c     why no choice is legal
  *     dump.c        --emit=sbp
@@ -53,7 +55,9 @@ struct sharding {
     struct graph *g;
     struct fixed *fixed;                             /* by value id */
     struct { const struct node *key; struct sig *value; } *sigs[MAX_AXIS];   /* signatures by node and axis */
-    bool exact;
+    unsigned joint;                                  /* axes being solved: they do not constrain each other's choices */
+    bool stored;                                     /* an entry before settled how parameters are stored */
+    struct { double gap; } choice;                   /* seconds above a lower bound of the cost; 0: the optimum */
 };
 
 /* ---- resolve.c ---- */
@@ -76,7 +80,7 @@ void lines_drop_idle(struct sharding *s);            /* takes out each inserted 
 struct param *node_param(const struct sharding *s, const struct node *n);
 
 /* ---- actors.c ---- */
-struct choice { uint8_t *in, *out; bool late; };
+struct choice { uint8_t *in, *out; bool late, even; };
 struct actor {                   /* a node, or one carried value of a repeat: in = {start, result}, out = {argument, end} */
     struct node *node;
     int carry;                   /* -1: the node itself */
@@ -91,10 +95,19 @@ double region_times(const struct region *r);         /* iterations of all repeat
 struct actor *actors_of(struct sharding *s, int axis);
 bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code);
 int value_fixed(const struct sharding *s, const struct value *v, int axis);        /* code, or CODE_NONE */
+bool layout_divides(const struct sharding *s, const struct value *v, const struct layout *l);    /* over all axes together */
+bool layout_even(const struct sharding *s, const struct value *v, const struct layout *l);
+bool writes_in_place(const struct node *n, int operand);
 
 /* ---- microbatch.c, axis.c, settle.c, explain.c ---- */
 void microbatch_solve(struct sharding *s);
-bool axis_solve(struct sharding *s, int axis, bool *changed);
+bool axes_in_turn(struct sharding *s, const int *order, int n);   /* false when there is no choice (reported) */
+bool axes_solve(struct sharding *s, const int *order, int n);     /* the same, then all together */
+double layouts_cost(struct sharding *s, unsigned axes);           /* of the layouts as they are, preferences included */
+
+/* ---- shard.c, in parts for the test against exhaustive search ---- */
+bool shard_begin(struct sharding *s, struct module *m);           /* lines; false after diagnostics */
+int shard_entry(struct sharding *s, struct graph *g, int *order); /* the axes to solve for, or -1 after diagnostics */
 void settle(struct sharding *s);
 void settle_dims(struct sharding *s);
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);

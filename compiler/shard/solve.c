@@ -17,6 +17,12 @@ int solver_var(struct solver *s, int n, const double *unary)
     return (int)arrlen(s->vars) - 1;
 }
 
+void solver_add(struct solver *s, int var, const double *unary)
+{
+    for (int k = 0; k < s->vars[var].n; k++)
+        s->vars[var].unary[k] += unary[k];
+}
+
 void solver_pair(struct solver *s, int a, int b, const double *cost)
 {
     struct pair p = { 0 };
@@ -58,23 +64,30 @@ struct run {
     struct gone *gone;
     double cost;
     int largest;
+    int *seen, turn;
 };
 
-static int *neighbours(const struct run *r, int var)
+/* A variable's number appears once in the list: `seen` holds the turn in which it was last put in. */
+static int *neighbours(struct run *r, int var)
 {
-    int *list = NULL;
-    for (int k = 0; k < arrlen(r->vars[var].tables); k++) {
-        const struct table *t = &r->tables[r->vars[var].tables[k]];
+    int *list = NULL, kept = 0;
+    int *tables = r->vars[var].tables;
+    r->turn++;
+    for (int k = 0; k < arrlen(tables); k++) {
+        const struct table *t = &r->tables[tables[k]];
         if (t->gone)
             continue;
+        tables[kept++] = tables[k];
         for (int j = 0; j < t->nvar; j++) {
-            bool known = t->vars[j] == var;
-            for (int i = 0; i < arrlen(list) && !known; i++)
-                known = list[i] == t->vars[j];
-            if (!known)
-                arrput(list, t->vars[j]);
+            int other = t->vars[j];
+            if (other == var || r->seen[other] == r->turn)
+                continue;
+            r->seen[other] = r->turn;
+            arrput(list, other);
         }
     }
+    if (tables)
+        arrsetlen(tables, kept);
     return list;
 }
 
@@ -220,6 +233,7 @@ static bool run_once(const struct solver *s, double limit, const int *known, uns
     struct run r = { 0 };
     int n = (int)arrlen(s->vars);
     int **old = NEW_ARRAY(int *, n);
+    r.seen = NEW_ARRAY(int, n);
     for (int i = 0; i < n; i++) {
         struct var v = { 0 };
         for (int x = 0; x < s->vars[i].n; x++)
@@ -312,12 +326,13 @@ static void keep_better(struct solution *best, const int *choice, double cost, i
 }
 
 /* Supposes that the optimum is within `spare` of the lower bound, drops what then cannot be part of it and solves the
- * rest. A solution found within the supposed gap is the optimum; else the supposition was wrong and widens. */
-static void close_gap(struct solver *s, double limit, struct solution *best)
+ * rest. A solution found within the supposed gap is the optimum; else the supposition was wrong and widens. `taken`: what
+ * is already taken out of the costs. */
+static void close_gap(struct solver *s, double limit, double taken, struct solution *best)
 {
     int n = (int)arrlen(s->vars), *choice = NEW_ARRAY(int, n);
     bool **dead = NEW_ARRAY(bool *, n), small = true;
-    double base = best->bound = solver_bound(s, 60);
+    double base = best->bound = taken + solver_bound(s, 60);
     for (int i = 0; i < n; i++) {
         dead[i] = NEW_ARRAY(bool, s->vars[i].n);
         memcpy(dead[i], s->vars[i].dead, sizeof(bool) * (size_t)s->vars[i].n);
@@ -325,7 +340,7 @@ static void close_gap(struct solver *s, double limit, struct solution *best)
     for (double spare = 0.02 * base + 1e-12; small && spare < 1e3 * base + 1e6; spare *= 4) {
         double cost;
         solver_rule_out(s, spare);
-        if (solver_prune(s)) {
+        if (solver_prune(s, true)) {
             small = run_once(s, limit, NULL, 0, choice, &cost, &best->largest);
             keep_better(best, choice, cost + base, n);
             if (small && cost <= spare) {
@@ -347,20 +362,67 @@ static void close_gap(struct solver *s, double limit, struct solution *best)
     }
 }
 
+static void link_tables(struct solver *s)
+{
+    for (int k = 0; k < arrlen(s->tables) && !s->linked; k++)
+        for (int j = 0; j < 2; j++)
+            arrput(s->vars[s->tables[k].vars[j]].tables, k);
+    s->linked = true;
+}
+
 struct solution solver_run(struct solver *s, double limit)
 {
     int n = (int)arrlen(s->vars);
     struct solution best = { .choice = NEW_ARRAY(int, n), .cost = INFINITY };
 
-    for (int k = 0; k < arrlen(s->tables); k++)
-        for (int j = 0; j < 2; j++)
-            arrput(s->vars[s->tables[k].vars[j]].tables, k);
-    if (!solver_prune(s))
+    link_tables(s);
+    if (!solver_prune(s, true))
         return best;
     best.exact = run_once(s, limit / 200, NULL, 0, best.choice, &best.cost, &best.largest);
     best.bound = best.cost;
     if (!best.exact)
-        close_gap(s, limit, &best);
+        close_gap(s, limit, 0, &best);
     best.feasible = !isinf(best.cost);
     return best;
+}
+
+struct solution solver_improve(struct solver *s, double limit, double upper)
+{
+    int n = (int)arrlen(s->vars);
+    struct solution best = { .choice = NEW_ARRAY(int, n), .cost = INFINITY, .bound = upper };
+
+    link_tables(s);
+    if (!solver_prune(s, true))
+        return best;
+    double base = solver_bound(s, 60);
+    if (base > upper)
+        return best;
+    solver_rule_out(s, upper - base);
+    if (!solver_prune(s, true))
+        return best;
+    best.exact = run_once(s, limit / 200, NULL, 0, best.choice, &best.cost, &best.largest);
+    best.cost += base;
+    best.bound = best.cost;
+    if (!best.exact)
+        close_gap(s, limit, base, &best);
+    best.feasible = !isinf(best.cost);
+    return best;
+}
+
+double solver_tighten(struct solver *s, double spare)
+{
+    if (!s->linked) {
+        link_tables(s);
+        s->base = solver_prune(s, false) ? solver_bound(s, 60) : INFINITY;
+    }
+    if (!isinf(spare)) {
+        solver_rule_out(s, spare);
+        solver_prune(s, false);
+    }
+    return s->base;
+}
+
+bool solver_dead(const struct solver *s, int var, int value)
+{
+    return s->vars[var].dead[value];
 }

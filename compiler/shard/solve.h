@@ -21,5 +21,12 @@ struct solution {
 struct solver *solver_new(void);
 int solver_var(struct solver *s, int n, const double *unary);                      /* n >= 1 values; returns its number */
 void solver_pair(struct solver *s, int a, int b, const double *table);             /* table[x * nb + y]; tables on one pair add */
+void solver_add(struct solver *s, int var, const double *unary);                   /* adds to its costs */
 struct solution solver_run(struct solver *s, double table_limit);
+/* Given that something costs `upper` at most: the best not above it. Not feasible, with bound = upper: there is nothing. */
+struct solution solver_improve(struct solver *s, double table_limit, double upper);
+/* Only for what it rules out: drops values with which every solution is more than `spare` above the lower bound, which it
+ * returns. Values that are merely no better than others stay. */
+double solver_tighten(struct solver *s, double spare);
+bool solver_dead(const struct solver *s, int var, int value);
 #endif

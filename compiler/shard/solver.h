@@ -19,6 +19,8 @@ struct solver {
     struct var *vars;            /* stb_ds arrays */
     struct table *tables;
     struct pair *pairs;          /* (a, b) -> table */
+    bool linked;                 /* variables know their tables */
+    double base;                 /* of solver_tighten: what is already taken out of the costs */
 };
 
 static inline int table_other(const struct table *t, int var)
@@ -26,8 +28,8 @@ static inline int table_other(const struct table *t, int var)
     return t->vars[0] == var ? t->vars[1] : t->vars[0];
 }
 
-/* Arc consistency and dominance; false when a variable has no value left. */
-bool solver_prune(struct solver *s);
+/* Arc consistency, and dominance if asked; false when a variable has no value left. */
+bool solver_prune(struct solver *s, bool dominance);
 /* Shifts costs between tables and variables, which changes no solution's sum, so that what no choice can avoid gathers
  * in one constant. Returns that, a lower bound. */
 double solver_bound(struct solver *s, int sweeps);
