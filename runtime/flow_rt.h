@@ -71,7 +71,7 @@ struct fl_comm_spec {
     const char *name;                    /* "tp", "dp", "stages_0_3" */
     unsigned axes;                       /* bit set over the mesh axes */
     int nstage;                          /* 0: no restriction */
-    int stage[64];
+    const int *stage;                    /* NULL with nstage 0 */
 };
 /* A point-to-point link between the ranks of two stages that have the same other coordinates. */
 struct fl_link_spec {

@@ -156,15 +156,20 @@ static void emit_inputs(struct module *m, FILE *to)
 
 static void emit_comms(const struct physical *p, FILE *to)
 {
+    for (int i = 0; i < arrlen(p->comms); i++) {
+        const int *stages = p->comms[i].stages;
+        if (arrlen(stages))
+            fprintf(to, "static const int comm_stages_%d[] = {", i);
+        for (int s = 0; s < arrlen(stages); s++)
+            fprintf(to, "%d%s", stages[s], s + 1 < arrlen(stages) ? ", " : "};\n");
+    }
     fputs("static const struct fl_comm_spec comms[] = {\n", to);
     for (int i = 0; i < arrlen(p->comms); i++) {
         const struct comm *c = &p->comms[i];
-        fprintf(to, "    {%s, %uu, %d, {", c_string(c->name), c->axes, (int)arrlen(c->stages));
-        for (int s = 0; s < arrlen(c->stages); s++)
-            fprintf(to, "%s%d", s ? ", " : "", c->stages[s]);
-        fprintf(to, "%s}},\n", arrlen(c->stages) ? "" : "0");
+        fprintf(to, "    {%s, %uu, %d, %s},\n", c_string(c->name), c->axes, (int)arrlen(c->stages),
+                arrlen(c->stages) ? mem_printf("comm_stages_%d", i) : "NULL");
     }
-    fputs("    {NULL, 0u, 0, {0}},\n};\nstatic const struct fl_link_spec links[] = {\n", to);
+    fputs("    {NULL, 0u, 0, NULL},\n};\nstatic const struct fl_link_spec links[] = {\n", to);
     for (int i = 0; i < arrlen(p->links); i++) {
         const struct link *l = &p->links[i];
         fprintf(to, "    {%s, %d, %d, %lld, %d},\n", c_string(l->what), l->from, l->to,

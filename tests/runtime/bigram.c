@@ -31,7 +31,7 @@ static const struct fl_output_spec outputs[] = {
       "logits",
       { "logits", FL_F32, 3, { { N, N, 2, { DP, MB } }, { T, T, 0, { 0 } }, { V, PHYS, 0, { 0 } } } } },
 };
-static const struct fl_comm_spec comms[] = { { "dp", 1u << DP, 0, { 0 } } };
+static const struct fl_comm_spec comms[] = { { "dp", 1u << DP, 0, NULL } };
 const struct fl_program_spec fl_program = {
     .name = "bigram.flow",
     .plan = "dp",
