@@ -40,5 +40,16 @@ $(BUILD)/cuda/%.o: $(ROOT)/runtime/cuda/%.cu
 $(BUILD)/double/%.o: $(HERE)/%.cpp
 	@mkdir -p $(@D)
 	@$(MPICXX) $(CXXFLAGS_ALL) -MMD -c -o $@ $<
--include $(SHARED:.o=.d)
-.PHONY: program shared
+
+# The double alone, with programs that have planted faults.
+FAULTS := $(patsubst $(HERE)/../faults/%.cu,$(BUILD)/faults/%.o,$(wildcard $(HERE)/../faults/*.cu))
+DOUBLE := $(filter $(BUILD)/double/%,$(SHARED))
+faults: $(BUILD)/faults/faults
+$(BUILD)/faults/faults: $(FAULTS) $(DOUBLE)
+	@$(MPICXX) $(FLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/faults/%.o: $(HERE)/../faults/%.cu
+	@mkdir -p $(@D)
+	@$(MPICXX) $(CXXFLAGS_ALL) -MMD -x c++ -c -o $@ $<
+
+-include $(SHARED:.o=.d) $(FAULTS:.o=.d)
+.PHONY: program shared faults
