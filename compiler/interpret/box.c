@@ -59,15 +59,37 @@ static bool first_of_group(const struct rank *k, const struct mesh *m, unsigned 
     return true;
 }
 
+/* The next axis along which the ranks of a stage differ. */
+static unsigned next_axis(const struct mesh *m, unsigned axes)
+{
+    int last = 0;
+    for (int i = 0; i < m->naxis; i++)
+        if (axes >> i & 1)
+            last = i;
+    for (int k = 1; k <= m->naxis; k++) {
+        int i = (last + k) % m->naxis;
+        if (m->axis[i].size > 1 && i != m->pipe && !m->axis[i].time && !(axes >> i & 1))
+            return 1u << i;
+    }
+    return axes;
+}
+
 static void convert(struct machine *m, const struct node *n, const struct value *from, const struct value *to,
                     int64_t from_block, int64_t to_block)
 {
     const struct mesh *mesh = m->run->mesh;
     unsigned axes = (unsigned)node_int(n, "axes", 0);
     enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
+    int times = has_fault(m->run, n, FAULT_TWICE) ? 2 : 1;
+    bool drop = has_fault(m->run, n, FAULT_DROP);
+    axes = drop ? 0 : has_fault(m->run, n, FAULT_GROUP) ? next_axis(mesh, axes) : axes;
     for (int r = 0; r < m->nrank; r++) {
         struct rank *k = &m->ranks[r];
-        if (n->op == &op_box_accumulate && cell_of(m, k, to, to_block)->filled) {
+        if (n->op == &op_box_accumulate && cell_of(m, k, to, to_block)->filled && !drop) {
+            if (has_fault(m->run, n, FAULT_EARLY) && m->run->microbatch == mesh->axis[mesh->mb].size - 1)
+                continue;
+            for (int i = 1; i < times; i++)
+                tensor_meet(&cell_of(m, k, to, to_block)->t, cell_read(m, k, from, from_block), &reduce);
             tensor_meet(&cell_of(m, k, to, to_block)->t, cell_read(m, k, from, from_block), &reduce);
             cell_seen(m, k, to, to_block);
             continue;
@@ -83,7 +105,7 @@ static void convert(struct machine *m, const struct node *n, const struct value 
                 tensor_meet(out, cell_read(m, k, from, from_block), NULL);
         } else {
             for (int q = 0; q < m->nrank; q++)
-                if (same_group(mesh, k, &m->ranks[q], axes))
+                for (int i = 0; i < times && same_group(mesh, k, &m->ranks[q], axes); i++)
                     tensor_meet(out, cell_read(m, &m->ranks[q], from, from_block), reduces ? &reduce : NULL);
         }
         cell_seen(m, k, to, to_block);
@@ -137,7 +159,8 @@ static bool receive(struct machine *m, struct node *n)
         struct tensor *t = cell_write(m, &m->ranks[r], n->out[0], 0);
         if (tensor_elements(t) != tensor_elements(&run->mail[s].t))
             BUG("link %d: %s is received with other extents than it was sent", run->mail[s].link, n->out[0]->path);
-        memcpy(t->data, run->mail[s].t.data, sizeof(double) * (size_t)tensor_elements(t));
+        if (!has_fault(run, n, FAULT_DROP))
+            memcpy(t->data, run->mail[s].t.data, sizeof(double) * (size_t)tensor_elements(t));
         run->mail[s].full = false;
         cell_seen(m, &m->ranks[r], n->out[0], 0);
     }
@@ -195,8 +218,11 @@ static bool stage_reduce(struct machine *m, struct node *n)
                     int operand = seen++ / run->machines[s].nrank;
                     unsigned pipe = run->mesh->pipe >= 0 ? 1u << run->mesh->pipe : 0;
                     const struct rank *q = &run->machines[s].ranks[meet->parts[i].rank];
-                    if (operand == k && same_group(run->mesh, &m->ranks[r], q, c->axes | pipe))
-                        tensor_meet(out, &meet->parts[i].t, &reduce);
+                    if (has_fault(run, n, FAULT_DROP) && (s != m->stage || q != &m->ranks[r]))
+                        continue;
+                    for (int t = has_fault(run, n, FAULT_TWICE) ? 2 : 1; t > 0 && operand == k; t--)
+                        if (same_group(run->mesh, &m->ranks[r], q, c->axes | pipe))
+                            tensor_meet(out, &meet->parts[i].t, &reduce);
                 }
             }
             cell_seen(m, &m->ranks[r], n->out[k], blocks[k % 64]);

@@ -33,10 +33,24 @@ double run_output(const struct run *r, const char *name);
 /* The whole logical tensor of an output, put together from all ranks that have it; NULL when there is none. */
 double *run_output_tensor(const struct run *r, const char *name, int64_t *count);
 void run_weights(const struct run *r, struct weights *to);        /* reads parameters and states back */
+void run_weights_rank(const struct run *r, int rank, struct weights *to);   /* only what this rank holds */
 void run_release(struct run *r);
 /* For debugging a pass: every value as it is computed. */
 void run_watch(struct run *r, void (*seen)(void *context, const struct value *v, int rank, int64_t block,
                                            const struct tensor *t), void *context);
+
+/* ---- faults: one node carried out wrongly, to see that a comparison notices (box.c, regions.c) ---- */
+
+enum fault {
+    FAULT_NONE,
+    FAULT_SCALE,                 /* its results are 1.5 times what they should be, on all ranks or on one */
+    FAULT_DROP,                  /* a conversion gives every rank what it has itself; a received value is zero */
+    FAULT_TWICE,                 /* a reduction takes every part twice */
+    FAULT_GROUP,                 /* a collective works over the next axis instead of its own */
+    FAULT_EARLY,                 /* an accumulation leaves out the last micro-batch */
+    FAULT_MICROBATCH,            /* an input is read one micro-batch late */
+};
+void run_fault(struct run *r, const struct node *n, enum fault kind, int rank);   /* rank -1: all; from the next step on */
 
 /* ---- train.c ---- */
 

@@ -52,6 +52,9 @@ struct run {
     struct meeting *meetings;
     void (*seen)(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t);
     void *seen_context;
+    const struct node *faulty;   /* the node that run_fault named, or NULL */
+    enum fault fault;
+    int fault_rank;
 };
 
 int64_t tensor_elements(const struct tensor *t);
@@ -64,6 +67,10 @@ const struct tensor *cell_read(struct machine *m, struct rank *k, const struct v
 void cell_seen(struct machine *m, struct rank *k, const struct value *v, int64_t block);
 /* Copies (or reduces) the entries that both tensors hold, by their place in the logical tensor. */
 void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce);
+static inline bool has_fault(const struct run *r, const struct node *n, enum fault kind)
+{
+    return r->faulty == n && r->fault == kind;
+}
 /* Carries out a boxing node; false when it waits for another stage. */
 bool box_run(struct machine *m, struct node *n);
 bool machine_go(struct machine *m);        /* goes on with the phase under way; false: it waits for another stage */

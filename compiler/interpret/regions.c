@@ -111,13 +111,19 @@ static void read_input(struct machine *m, struct node *n, struct rank *k, int64_
     const double *data = shget(m->run->inputs, name);
     if (!data)
         BUG("input %s has no data", name);
+    int64_t microbatch = m->run->microbatch;
+    if (has_fault(m->run, n, FAULT_MICROBATCH))
+        m->run->microbatch = (microbatch + 1) % m->run->mesh->axis[m->run->mesh->mb].size;
     struct tensor *t = cell_write(m, k, n->out[0], block), whole = *t;
+    m->run->microbatch = microbatch;
     for (int d = 0; d < t->ndim; d++) {
         whole.n[d] = t->valid[d];
         whole.base[d] = 0;
     }
     whole.data = (double *)data;
     tensor_meet(t, &whole, NULL);
+    for (int d = 0; d < t->ndim && has_fault(m->run, n, FAULT_MICROBATCH); d++)
+        t->base[d] = place_tensor(m->run, n->out[0], k).base[d];
 }
 
 /* All blocks of an operand as one tensor, blocks leading. */
@@ -212,7 +218,19 @@ static void run_repeat(struct machine *m, struct node *n)
     }
 }
 
-static bool run_node(struct machine *m, struct node *n)
+/* What has just been made becomes wrong. */
+static void scale_results(struct machine *m, struct node *n)
+{
+    for (int r = 0; r < m->nrank; r++)
+        for (int i = 0; i < arrlen(n->out) && (m->run->fault_rank < 0 || m->run->fault_rank == m->ranks[r].number); i++) {
+            int64_t block = n->out[i]->region == n->region ? region_block(m, n->region) : 0;
+            struct tensor *t = &cell_of(m, &m->ranks[r], n->out[i], block)->t;
+            for (int64_t e = 0; e < tensor_elements(t); e++)
+                t->data[e] *= 1.5;
+        }
+}
+
+static bool run_right(struct machine *m, struct node *n)
 {
     if (n->op == &op_repeat) {
         run_repeat(m, n);
@@ -233,6 +251,14 @@ static bool run_node(struct machine *m, struct node *n)
         }
     }
     return true;
+}
+
+static bool run_node(struct machine *m, struct node *n)
+{
+    bool done = run_right(m, n);
+    if (done && has_fault(m->run, n, FAULT_SCALE))
+        scale_results(m, n);
+    return done;
 }
 
 static void run_region(struct machine *m, struct region *r)

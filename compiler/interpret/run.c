@@ -119,6 +119,13 @@ void run_watch(struct run *r, void (*seen)(void *context, const struct value *v,
     r->seen_context = context;
 }
 
+void run_fault(struct run *r, const struct node *n, enum fault kind, int rank)
+{
+    r->faulty = n;
+    r->fault = kind;
+    r->fault_rank = rank;
+}
+
 static void clear_cells(struct run *r)
 {
     for (int i = 0; i < r->nmachine; i++) {
@@ -222,17 +229,30 @@ double *run_output_tensor(const struct run *r, const char *name, int64_t *count)
     return whole.data;
 }
 
+static void read_back(const struct rank *k, struct weights *to)
+{
+    for (int i = 0; i < hmlen(k->params); i++) {
+        struct storage *t = k->params[i].value;
+        int64_t blocks = weights_block(t->param) ? weights_count(t->param) / weights_block(t->param) : 0;
+        for (int64_t b = 0; b < blocks; b++)
+            if (t->used[b])
+                move_block(t, weights_get(to, t->param), b, false);
+    }
+}
+
 void run_weights(const struct run *r, struct weights *to)
 {
     for (int s = 0; s < r->nmachine; s++)
         for (int k = 0; k < r->machines[s].nrank; k++)
-            for (int i = 0; i < hmlen(r->machines[s].ranks[k].params); i++) {
-                struct storage *t = r->machines[s].ranks[k].params[i].value;
-                int64_t blocks = weights_block(t->param) ? weights_count(t->param) / weights_block(t->param) : 0;
-                for (int64_t b = 0; b < blocks; b++)
-                    if (t->used[b])
-                        move_block(t, weights_get(to, t->param), b, false);
-            }
+            read_back(&r->machines[s].ranks[k], to);
+}
+
+void run_weights_rank(const struct run *r, int rank, struct weights *to)
+{
+    for (int s = 0; s < r->nmachine; s++)
+        for (int k = 0; k < r->machines[s].nrank; k++)
+            if (r->machines[s].ranks[k].number == rank)
+                read_back(&r->machines[s].ranks[k], to);
 }
 
 void run_release(struct run *r)

@@ -288,7 +288,7 @@ static bool reshape(struct writer *w)
         out.nd--;
     } else {                                          /* two neighbours joined, without a name */
         int i = v->nd > 1 ? 1 + (int)pick(w, (unsigned)v->nd - 1) : 0;
-        if (!i || v->d[i].padded || v->d[i - 1].padded || (v->d[i - 1].name == 'N' && chance(w, 70)))
+        if (!i || ((v->d[i].padded || v->d[i - 1].padded) && chance(w, 95)) || (v->d[i - 1].name == 'N' && chance(w, 70)))
             return false;
         out.d[i - 1] = (struct size){0, v->d[i].n * v->d[i - 1].n, false};
         memmove(out.d + i, out.d + i + 1, sizeof *out.d * (size_t)(--out.nd - i));
@@ -330,8 +330,6 @@ static bool slice(struct writer *w)
     int at = any_axis(w, v);
     struct item out = *v;
     int n = v->d[at].n, low = (int)pick(w, (unsigned)n), high = low + 1 + (int)pick(w, (unsigned)(n - low));
-    if (v->d[at].padded)
-        return false;
     char entry[20], text[200], *t = text;
     if (chance(w, 30)) {
         sprintf(entry, "%d", low);
@@ -378,8 +376,6 @@ static bool join(struct writer *w)
         }
     if (at < 0)
         at = any_axis(w, a);
-    if (a->d[at].padded || b->d[at].padded)
-        return false;
     out.d[at] = (struct size){0, a->d[at].n + b->d[at].n, false};
     snprintf(text, sizeof text, "concat(%s, %s, axis = %d)", a->name, b->name, at);
     return is(w, KIND_FLOAT, out.nd, out.d, text);

@@ -101,7 +101,7 @@ static void compare_outputs(struct module *m, enum entry e, const struct data *d
     }
 }
 
-static void compare_weights(const struct weights *all, const struct weights *one)
+static void compare_weights(const struct weights *all, const struct weights *one, const char *who)
 {
     for (int k = 0; k < hmlen(one->map); k++) {
         struct param *p = one->map[k].key;
@@ -111,7 +111,7 @@ static void compare_weights(const struct weights *all, const struct weights *one
             scale = fmax(scale, fabs(y[i]));
         for (int64_t i = 0; i < count; i++)
             if (!near(x[i], y[i], scale) && !(huge(x[i]) && huge(y[i]))) {
-                differ(mem_printf("%s[%lld] of %lld", p->path, (long long)i, (long long)count), x[i], y[i]);
+                differ(mem_printf("%s%s[%lld] of %lld", who, p->path, (long long)i, (long long)count), x[i], y[i]);
                 break;
             }
     }
@@ -139,7 +139,11 @@ static void compare(struct module *m, enum entry e)
     }
     run_weights(d.one, one);
     run_weights(d.all, all);
-    compare_weights(all, one);
+    compare_weights(all, one, "");
+    for (int rank = 0; rank < m->plan->mesh.nranks; rank++) {    /* and every replica for itself */
+        run_weights_rank(d.all, rank, all);
+        compare_weights(all, one, mem_printf("rank %d: ", rank));
+    }
 }
 
 /* ---- the child ---- */
