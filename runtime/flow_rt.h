@@ -78,7 +78,7 @@ struct fl_link_spec {
     const char *name;                    /* path of the value it carries */
     int from, to;                        /* stages = coordinates along the pipeline axis */
     int64_t bytes;                       /* largest message */
-    int slots;                           /* messages that may be under way; >= 1 */
+    int slots_sent, slots_received;      /* messages that each end has room for; >= 1 */
 };
 
 struct fl_input {                        /* a model input of one entry */
@@ -213,8 +213,9 @@ void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t
 int fl_comm_rank(const fl_comm *c);
 int fl_comm_size(const fl_comm *c);
 
-/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots are under way. A
- * receive takes the next message of the link, in the order in which they were sent. bytes: of this message. ---- */
+/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots of its end are under
+ * way. A receive takes the next message of the link, in the order in which they were sent, and frees its slot for a
+ * further one. bytes: of this message. ---- */
 void fl_send(fl_link *l, const void *src, int64_t bytes);
 void fl_recv(fl_link *l, void *dst, int64_t bytes);
 void fl_poll(void);                      /* lets messages under way make progress */
@@ -335,6 +336,15 @@ void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, 
 void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n);
 void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
                        int64_t n);
+
+/* ---- along one dim: the one that is `reduced` in d, which describes x ---- */
+void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse);     /* running sums; 0 in padding */
+/* The k largest, largest first, of equal ones the first; both results may be NULL. They have k entries in that dim. */
+void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k);
+/* y[o, j, i] = x[o, indices[o, j, i] - base, i], 0 outside; y and indices have `count` entries in the dim. */
+void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
+/* y = 0, then y[o, indices[o, j, i] - base, i] += x[o, j, i] in the order of j; y has `count` entries in the dim. */
+void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
 
 /* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of
  * the whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0.

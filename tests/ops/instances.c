@@ -186,6 +186,41 @@ static void causal_window_3(struct node *n, struct dim **out)
     node_set_int(n, "window", 3);
 }
 
+static void top_2(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 1);
+    node_set_int(n, "k", 2);
+}
+
+static void backwards(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 1);
+    node_set_int(n, "reverse", 1);
+}
+
+static void roll_2(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 1);
+    node_set_int(n, "shift", 2);
+}
+
+static void last_dim(struct node *n, struct dim **out)
+{
+    node_set_ptr(n, "dim", out[arrlen(out) - 1]);
+}
+
+static void axis_0_dim(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 0);
+    node_set_ptr(n, "dim", out[0]);
+}
+
+static void axis_1_dim(struct node *n, struct dim **out)
+{
+    node_set_int(n, "axis", 1);
+    node_set_ptr(n, "dim", out[1]);
+}
+
 static void rope_half(struct node *n, struct dim **out)
 {
     node_set_num(n, "base", 100);
@@ -272,6 +307,13 @@ const struct instance instances[] = {
     {&op_unstack, "f HMN", axis_first}, {&op_unstack, "f MHN", one_axis},
     {&op_embedding, "i MT, f ND"}, {&op_embedding, "i M, f VD"},
     {&op_embedding_grad, "i M, f MD", out_dim, "ND"}, {&op_embedding_grad, "i MT, f MTD", out_dim, "VD"},
+    {&op_gather, "f MN, i MK", one_axis}, {&op_gather, "f NM, i TM", axis_first}, {&op_gather, "f MV, i MK", one_axis},
+    {&op_scatter, "f MK, i MK", axis_1_dim, "MN"}, {&op_scatter, "f TM, i TM", axis_0_dim, "NM"},
+    {&op_scatter, "f MK, i MK", axis_1_dim, "MV"},
+    {&op_top_k, "f MNT", top_2}, {&op_top_k, "f MV", top_2},
+    {&op_one_hot, "i MT", last_dim, "MTN"}, {&op_one_hot, "i M", last_dim, "MV"},
+    {&op_cumsum, "f MNT", one_axis}, {&op_cumsum, "f MN", backwards}, {&op_cumsum, "f MV", backwards},
+    {&op_roll, "f MNT", roll_2}, {&op_roll, "f MN", roll_2},
     {&op_positions, "", out_dim, "T"},
     {&op_layer_norm, "f MND, f D, f D", epsilon}, {&op_layer_norm, "f MD, f D, -", epsilon},
     {&op_layer_norm, "f MD, -, -", epsilon}, {&op_layer_norm_grad, "f MD, f D, f MD", epsilon},
