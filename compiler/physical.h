@@ -56,10 +56,9 @@ struct link {                    /* point-to-point, rank to the rank of the same
     int number;                  /* among the links of this pair and direction, over all entries */
     enum entry entry;
     struct value *sent, *received;
-    /* after schedule: register slots over micro-batches at both ends. The receive of micro-batch i is posted once the
-     * last reader of micro-batch i - slots_received has run (at the start of the step for the first ones), and waited for at
-     * box_recv; the send of i is posted at box_send and waited for before micro-batch i + slots_sent writes the slot, and at
-     * the end of the step. Never smaller than what the value needs for being saved. */
+    /* after schedule: messages that each end has room for, outside the arena. box_send copies into a slot, once the send
+     * slots_sent before it has gone; box_recv takes a message out of its slot and posts the receive slots_received after
+     * it (the first ones are posted at the start). So the values themselves are free after the call. */
     int slots_sent, slots_received;
 };
 
@@ -90,6 +89,8 @@ struct buffer {                  /* one place in the arena; several values may l
     struct value **values;       /* stb_ds array: every value that lives in it */
     bool persistent;             /* keeps its contents from step to step */
     bool constant;               /* the same in every micro-batch: needs no slots */
+    const struct node *bucket;   /* the collective that reduces it together with others: these lie side by side in the
+                                    order of its operands, so that one call does them all; or NULL */
 };
 
 /* A number of a rank program that differs between the ranks of one stage: entry k of the rank's `constant` table. */

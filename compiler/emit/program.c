@@ -172,10 +172,10 @@ static void emit_comms(const struct physical *p, FILE *to)
     fputs("    {NULL, 0u, 0, NULL},\n};\nstatic const struct fl_link_spec links[] = {\n", to);
     for (int i = 0; i < arrlen(p->links); i++) {
         const struct link *l = &p->links[i];
-        fprintf(to, "    {%s, %d, %d, %lld, %d},\n", c_string(l->what), l->from, l->to,
-                (long long)value_local_bytes(l->sent, p->mesh), l->slots_sent > 1 ? l->slots_sent : 1);
+        fprintf(to, "    {%s, %d, %d, %lld, %d, %d},\n", c_string(l->what), l->from, l->to,
+                (long long)value_local_bytes(l->sent, p->mesh), l->slots_sent, l->slots_received);
     }
-    fputs("    {NULL, 0, 0, 0, 1},\n};\n", to);
+    fputs("    {NULL, 0, 0, 0, 1, 1},\n};\n", to);
 }
 
 static void strings(FILE *to, const char *name, const char **list)

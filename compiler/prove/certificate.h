@@ -1,4 +1,6 @@
-/* The order certificate: the events of every stage of one entry's step, run under rendezvous with no buffering at all.
+/* The order certificate: the events of every stage of one entry's step, run under rendezvous with no buffering at all
+ * but the slots of the links. An event is what a call of the runtime waits for or lets go: fl_send waits until the message
+ * slots_sent before has gone, fl_recv takes a message and posts the receive slots_received after it, a reduction meets.
  * Ranks of a stage run the same text, so a stage stands for all of them: collectives inside a stage are met by all
  * members in the same order, and what is left to prove are the waits between stages. */
 #ifndef FLOWC_CERTIFICATE_H

@@ -1,9 +1,9 @@
-/* What each stage does in a step, as events: the phases in the scheduled order, with receives posted as soon as a slot is
- * free and sends waited for before their slot is written again. Then the run. */
+/* What each stage does in a step, as events: the phases in the scheduled order, and in them the calls of the runtime in the
+ * order of the program, exactly. Then the run. */
 #include "certificate.h"
 #include "../module.h"
 #include "../op.h"
-#include "../schedule/links.h"
+#include <string.h>
 
 struct builder {
     const struct physical *p;
@@ -13,7 +13,7 @@ struct builder {
     int microbatches;
     enum phase phase;
     int running;
-    enum phase *last_reader;     /* per link */
+    bool ahead;                  /* receives are posted ahead */
 };
 
 static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
@@ -26,42 +26,53 @@ static int passes(const struct builder *b, const struct link *l)
     return phase_per_microbatch(l->phase) ? b->microbatches : 1;
 }
 
+/* Where box_recv stands. The cpu runtime has receives posted ahead and posts the next one into the slot it has just
+ * emptied; the cuda runtime posts a receive only when it comes to it. */
+static void receive(struct builder *b, int link, int i, const struct node *n)
+{
+    const struct link *l = &b->p->links[link];
+    if (!b->ahead)
+        add(b, EVENT_POST_RECV, link, -1, i, n);
+    add(b, EVENT_WAIT_RECV, link, -1, i, n);
+    if (b->ahead && i + l->slots_received < passes(b, l))
+        add(b, EVENT_POST_RECV, link, -1, i + l->slots_received, n);
+}
+
+/* Where box_send stands: the slot must have been sent from before it is filled again. */
+static void send(struct builder *b, int link, int i, const struct node *n)
+{
+    int slots = b->p->links[link].slots_sent;
+    if (i >= slots)
+        add(b, EVENT_WAIT_SEND, link, -1, i - slots, n);
+    add(b, EVENT_POST_SEND, link, -1, i, n);
+}
+
 /* One run of a phase for micro-batch i (0 in phases that run once). */
 static void run_phase(struct builder *b, enum phase phase, int i)
 {
-    const struct physical *p = b->p;
     struct region *root = b->stage->phase[b->entry][phase];
     b->phase = phase;
     b->running = i;
-    for (int k = 0; k < arrlen(p->links); k++) {
-        const struct link *l = &p->links[k];
-        if (l->entry == b->entry && l->phase == phase && l->from == b->stage->index && i >= l->slots_sent)
-            add(b, EVENT_WAIT_SEND, k, -1, i - l->slots_sent, NULL);
-    }
     for (int k = 0; root && k < arrlen(root->nodes); k++) {
         const struct node *n = root->nodes[k];
         if (n->op == &op_box_recv)
-            add(b, EVENT_WAIT_RECV, (int)node_int(n, "link", 0), -1, i, n);
+            receive(b, (int)node_int(n, "link", 0), i, n);
         else if (n->op == &op_box_send)
-            add(b, EVENT_POST_SEND, (int)node_int(n, "link", 0), -1, i, n);
+            send(b, (int)node_int(n, "link", 0), i, n);
         else if (n->op == &op_box_stage_reduce)
             add(b, EVENT_MEET, -1, (int)node_int(n, "comm", 0), i, n);
     }
-    for (int k = 0; k < arrlen(p->links); k++) {
-        const struct link *l = &p->links[k];
-        if (l->entry == b->entry && l->to == b->stage->index && b->last_reader[k] == phase &&
-            i + l->slots_received < passes(b, l))
-            add(b, EVENT_POST_RECV, k, -1, i + l->slots_received, NULL);
-    }
 }
 
+/* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
 static void build_stage(struct builder *b)
 {
     const struct physical *p = b->p;
     b->running = -1;
-    for (int k = 0; k < arrlen(p->links); k++) {
+    for (int k = 0; k < arrlen(p->links) && b->ahead; k++) {
         const struct link *l = &p->links[k];
-        for (int i = 0; l->entry == b->entry && l->to == b->stage->index && i < l->slots_received && i < passes(b, l); i++)
+        bool ours = l->entry == b->entry && l->to == b->stage->index;
+        for (int i = 0; ours && i < l->slots_received && i < passes(b, l); i++)
             add(b, EVENT_POST_RECV, k, -1, i, NULL);
     }
     for (int i = 0; i < b->microbatches; i++)
@@ -75,13 +86,6 @@ static void build_stage(struct builder *b)
             run_phase(b, PHASE_FORWARD, i);
     }
     run_phase(b, PHASE_UPDATE, 0);
-    for (int k = 0; k < arrlen(p->links); k++) {
-        const struct link *l = &p->links[k];
-        int count = passes(b, l);
-        for (int i = count - l->slots_sent; l->entry == b->entry && l->from == b->stage->index && i < count; i++)
-            if (i >= 0)
-                add(b, EVENT_WAIT_SEND, k, -1, i, NULL);
-    }
 }
 
 /* ---- the run ---- */
@@ -164,18 +168,17 @@ struct certificate *certificate_make(const struct physical *p, enum entry entry)
     struct certificate *c = NEW(struct certificate);
     struct run r = {.p = p, .c = c, .stages = p->nstage};
     int links = (int)arrlen(p->links), m = (int)p->module->plan->microbatches;
-    enum phase *readers = NEW_ARRAY(enum phase, links);
+    bool ahead = !p->module->options || strcmp(p->module->options->target, "cuda") != 0;
     r.sent = NEW_ARRAY(bool *, links);
     r.posted = NEW_ARRAY(bool *, links);
     for (int k = 0; k < links; k++) {
-        readers[k] = link_last_reader(p, &p->links[k]);
         r.sent[k] = NEW_ARRAY(bool, m);
         r.posted[k] = NEW_ARRAY(bool, m);
     }
     c->events = NEW_ARRAY(struct event *, p->nstage);
     c->at = NEW_ARRAY(int, p->nstage);
     for (int s = 0; s < p->nstage; s++) {
-        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .last_reader = readers};
+        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead};
         build_stage(&b);
         c->events[s] = b.events;
     }

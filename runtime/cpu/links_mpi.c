@@ -1,7 +1,8 @@
 /* Point-to-point links over MPI. Every link has slots of its own: a send copies into a free slot and returns, receives
  * are posted into all slots at the start and again as soon as a message has been taken. So a program's buffers are free
- * after each call, and a send waits only for the receiver to take the message `slots` before it. Messages of a link
- * have the link's tag and arrive in order. */
+ * after each call, and a send waits only for the receiver to post a place for the message `slots` before it: it has
+ * as many posted as it has slots. Messages of a link have the link's tag and arrive in order. The compiler's proof that
+ * no order hangs assumes exactly this. */
 #include "comm.h"
 #include <stdlib.h>
 
@@ -32,8 +33,9 @@ struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, 
         FL_FAIL("use more micro-batches", "link %s carries messages of %lld bytes, more than MPI takes", spec->name,
                 (long long)spec->bytes);
     struct fl_link *l = fl_alloc(sizeof *l);
-    *l = (struct fl_link){ .name = spec->name, .peer = peer, .tag = tag, .slots = spec->slots > 0 ? spec->slots : 2,
-                           .sends = sends, .bytes = spec->bytes };
+    *l = (struct fl_link){ .name = spec->name, .peer = peer, .tag = tag,
+                           .slots = sends ? spec->slots_sent : spec->slots_received, .sends = sends,
+                           .bytes = spec->bytes };
     l->buffer = fl_alloc(l->slots * l->bytes);
     l->request = fl_alloc(l->slots * (int64_t)sizeof(MPI_Request));
     l->peers = fl_printf("rank %d", peer);

@@ -15,7 +15,6 @@
             FL_FAIL("set NCCL_DEBUG=INFO to see why", "%s failed: %s", #call, ncclGetErrorString(status_));            \
     } while (0)
 
-enum { MAX_SLOTS = 64 };
 struct fl_comm {
     ncclComm_t nccl;
     int rank, size;
@@ -27,7 +26,7 @@ struct fl_link {
     int slots, next;
     int64_t slot_bytes;
     char *buffer;
-    cudaEvent_t filled[MAX_SLOTS], emptied[MAX_SLOTS];
+    cudaEvent_t *filled, *emptied;       /* one per slot */
 };
 
 static double seconds;
@@ -80,7 +79,9 @@ extern "C" struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer
 {
     struct fl_link *l = remember(links, nlink);
     l->sends = sends;
-    l->slots = spec->slots < 1 ? 1 : spec->slots > MAX_SLOTS ? MAX_SLOTS : spec->slots;
+    l->slots = sends ? spec->slots_sent : spec->slots_received;
+    l->filled = (cudaEvent_t *)fl_alloc(l->slots * (int64_t)sizeof *l->filled);
+    l->emptied = (cudaEvent_t *)fl_alloc(l->slots * (int64_t)sizeof *l->emptied);
     l->slot_bytes = (spec->bytes + 255) / 256 * 256;
     FL_CUDA(cudaMalloc((void **)&l->buffer, (size_t)(l->slot_bytes * l->slots)));
     FL_CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
@@ -247,6 +248,8 @@ extern "C" void fl_comm_stop(void)
         FL_NCCL(ncclCommDestroy(links[i]->nccl));
         FL_CUDA(cudaStreamDestroy(links[i]->stream));
         FL_CUDA(cudaFree(links[i]->buffer));
+        free(links[i]->filled);
+        free(links[i]->emptied);
         free(links[i]);
     }
     for (int i = 0; i < ncomm; i++) {

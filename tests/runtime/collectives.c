@@ -94,10 +94,11 @@ static void all_to_all(int64_t outer, int64_t a, int64_t middle, int64_t b, int6
     }
 }
 
-/* A ring: each rank sends 20 messages to the next one and only then receives: needs slots, not luck. */
+/* A ring: each rank sends 20 messages to the next one and only then receives: needs the slots of both
+ * ends, 1 and 19, not luck. */
 static void links(void)
 {
-    const struct fl_link_spec spec = { "ring", 0, 1, 40000, 20 };
+    const struct fl_link_spec spec = { "ring", 0, 1, 40000, 1, 19 };
     if (size == 1)
         return;
     struct fl_link *out = fl_link_new(&spec, (rank + 1) % size, 5, true),

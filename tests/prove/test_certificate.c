@@ -1,0 +1,110 @@
+/* The certificate of the example's pipelines, and of mutants of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "base/diag.h"
+#include "op.h"
+#include "passes.h"
+#include "prove/certificate.h"
+
+static struct options options;
+static struct physical *p;
+
+static void compile(const char *plan, const char *target)
+{
+    mem_release();
+    diag_reset();
+    source_reset();
+    options = (struct options){.file = EXAMPLE, .plan = plan, .target = target};
+    arrput(options.set, ((typeof(*options.set)){intern("M"), "8", false}));
+    struct module *m = NEW(struct module);
+    m->options = &options;
+    arrput(m->programs, parse(source_open(EXAMPLE)));
+    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite, place, shard, box, fuse, layout,
+                                               schedule, allocate};
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
+        passes[i](m);
+    assert_int_equal(diag_errors(), 0);
+    p = m->physical;
+}
+
+static bool certified(void)
+{
+    return certificate_make(p, ENTRY_TRAIN)->complete;
+}
+
+static void examples_are_certified(void **state)
+{
+    static const char *const plan[] = {"single", "pp2", "pp4", "dp2_pp2", "tp2_pp2", "dp2_tp2_pp2"};
+    for (size_t i = 0; i < sizeof plan / sizeof *plan; i++) {
+        compile(plan[i], "cpu");
+        assert_true(certified());
+        compile(plan[i], "cuda");
+        assert_true(certified());
+    }
+}
+
+/* What the runtime does at each call, and nothing else: a send waits for its slot, a receive that is taken posts the next
+ * one, as many are posted before the step as there are slots. On cuda a receive is posted when it is come to. */
+static void events_are_those_of_the_runtime(void **state)
+{
+    compile("pp2", "cpu");
+    for (int i = 0; i < arrlen(p->links); i++) {
+        p->links[i].slots_sent = 1;
+        p->links[i].slots_received = 3;
+    }
+    struct certificate *c = certificate_make(p, ENTRY_TRAIN);
+    for (int s = 0; s < 2; s++) {
+        int posted = 0, sent = 0;
+        for (int i = 0; i < arrlen(c->events[s]); i++) {
+            const struct event *e = &c->events[s][i], *before = i ? e - 1 : NULL;
+            if (e->kind == EVENT_POST_RECV && before && before->kind == EVENT_WAIT_RECV)
+                assert_int_equal(e->microbatch, before->microbatch + 3);
+            posted += e->kind == EVENT_POST_RECV && !e->node;
+            if (e->kind == EVENT_POST_SEND && e->microbatch > 0) {
+                assert_int_equal(before->kind, EVENT_WAIT_SEND);
+                assert_int_equal(before->microbatch, e->microbatch - 1);
+                sent++;
+            }
+        }
+        assert_true(posted > 0);
+        assert_true(sent > 0);
+    }
+    compile("pp2", "cuda");
+    c = certificate_make(p, ENTRY_TRAIN);
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < arrlen(c->events[s]); i++)
+            if (c->events[s][i].kind == EVENT_WAIT_RECV) {
+                assert_int_equal(c->events[s][i - 1].kind, EVENT_POST_RECV);
+                assert_int_equal(c->events[s][i - 1].microbatch, c->events[s][i].microbatch);
+            }
+}
+
+/* All forwards before all backwards on the first stage only: the second one then has nowhere to put its gradients. With
+ * a slot for each it has. */
+static void slots_count(void **state)
+{
+    compile("pp2", "cpu");
+    struct firing *order = p->stages[0].order;
+    int count = (int)arrlen(order), m = count / 2;
+    assert_int_equal(m, 8);
+    for (int i = 0; i < count; i++)
+        order[i] = (struct firing){i < m ? PHASE_FORWARD : PHASE_BACKWARD, i % m, 0};
+    for (int i = 0; i < arrlen(p->links); i++)
+        p->links[i].slots_sent = p->links[i].slots_received = 1;
+    assert_false(certified());
+    for (int i = 0; i < arrlen(p->links); i++)
+        p->links[i].slots_received = m;
+    assert_true(certified());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(examples_are_certified), cmocka_unit_test(events_are_those_of_the_runtime),
+        cmocka_unit_test(slots_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
