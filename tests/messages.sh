@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh FLOWC CASE.flow: flowc rejects CASE.flow (a case called warn_* is taken, with a warning) as CASE.expected says.
+# messages.sh FLOWC CASE.flow: flowc rejects CASE.flow (a case called warn_* is taken, with a warning) as CASE.expected says.
 # A first line `# args: ..` gives further arguments. Whatever the expected file says, these must hold:
 #   - the exit status is 1 (warn_*: 0), stdout stays empty, and no output directory appears
 #   - the lines with an error are exactly those marked `# error here` in the source, and the further places are those
@@ -13,7 +13,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 fail() {
     cat "$work/errors"
-    echo "check.sh: $*"
+    echo "messages.sh: $*"
     exit 1
 }
 args=$(sed -n '1s/^# args: //p' "$case.flow")
