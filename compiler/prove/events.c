@@ -102,6 +102,20 @@ static const struct event *at(const struct run *r, int stage)
     return r->c->at[stage] < arrlen(r->c->events[stage]) ? &r->c->events[stage][r->c->at[stage]] : NULL;
 }
 
+/* Do two nodes on two stages add up the same tensors? */
+static bool same_meeting(const struct physical *p, const struct node *a, const struct node *b)
+{
+    if (arrlen(a->out) != arrlen(b->out) || node_int(a, "reduce", 0) != node_int(b, "reduce", 0))
+        return false;
+    for (int k = 0; k < arrlen(a->out); k++) {
+        const struct value *x = a->out[k], *y = b->out[k];
+        if (x->type != y->type || strcmp(x->path, y->path) != 0 ||
+            value_local_bytes(x, p->mesh) != value_local_bytes(y, p->mesh))
+            return false;
+    }
+    return true;
+}
+
 /* The first member that is not at this meeting, or -1. */
 static int missing(const struct run *r, const struct event *e)
 {
@@ -110,7 +124,7 @@ static int missing(const struct run *r, const struct event *e)
         int s = members ? members[i] : i;
         const struct event *other = at(r, s);
         if (!other || other->kind != EVENT_MEET || other->comm != e->comm ||
-            arrlen(other->node->in) != arrlen(e->node->in))
+            !same_meeting(r->p, other->node, e->node))
             return s;
     }
     return -1;

@@ -100,11 +100,33 @@ static void slots_count(void **state)
     assert_true(certified());
 }
 
+/* Two reductions over the same stages change places on one of them: they would add wrong tensors. */
+static void swapped_reductions_are_rejected(void **state)
+{
+    compile("dp2_tp2_pp2", "cpu");
+    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_UPDATE];
+    int swapped = 0;
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        for (int k = 0; k < i; k++) {
+            struct node *a = r->nodes[k], *b = r->nodes[i];
+            if (a->op != &op_box_stage_reduce || b->op != a->op || node_int(a, "comm", 0) != node_int(b, "comm", 0))
+                continue;
+            r->nodes[k] = b;
+            r->nodes[i] = a;
+            assert_false(certified());
+            r->nodes[k] = a;
+            r->nodes[i] = b;
+            swapped++;
+        }
+    assert_true(swapped > 0);
+    assert_true(certified());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_are_certified), cmocka_unit_test(events_are_those_of_the_runtime),
-        cmocka_unit_test(slots_count),
+        cmocka_unit_test(slots_count), cmocka_unit_test(swapped_reductions_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
