@@ -4,7 +4,7 @@
 #   scripts/install.sh test   what the tests need besides
 set -eu
 packages="gcc make cmake pkg-config flex bison libjansson-dev libstb-dev openmpi-bin libopenmpi-dev libopenblas-openmp-dev"
-[ "${1:-}" = test ] && packages="$packages libcmocka-dev llvm-14-tools"
+[ "${1:-}" = test ] && packages="$packages libcmocka-dev"
 missing=
 for p in $packages; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
