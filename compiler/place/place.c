@@ -182,6 +182,9 @@ static void place_forward(struct placing *p)
 
 static void place_backward(struct placing *p)
 {
+    bool *live = NEW_ARRAY(bool, p->g->nnode + 1);       /* a gradient may outlive the node it is of */
+    for (int i = 0; i < arrlen(p->g->root->nodes); i++)
+        live[p->g->root->nodes[i]->id] = true;
     for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
         struct node *n = p->g->root->nodes[i];
         if (n->phase != PHASE_BACKWARD && n->phase != PHASE_WEIGHT)
@@ -189,7 +192,7 @@ static void place_backward(struct placing *p)
         if (n->op->flags & OP_SOURCE)
             continue;
         /* a sum of gradients of what the cut repeat gives goes with its operands: the repeat is on no one stage */
-        if (n->forward && (n->body || at_root(n->forward)->stage >= 0)) {
+        if (n->forward && live[at_root(n->forward)->id] && (n->body || at_root(n->forward)->stage >= 0)) {
             n->stage = at_root(n->forward)->stage;
             continue;
         }
