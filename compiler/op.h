@@ -78,6 +78,11 @@ struct op {
     const char *args;            /* how a call binds: "x, weight, bias?, eps:num=1e-5, axis:axis". x: tensor operand; x?:
                                     optional; x...: all the positional ones; kinds: num int bool str axis axes dim dims
                                     type; "=": default */
+    /* For the reference page, which table tests hold to what is below. */
+    const char *shapes;          /* "x [.., A], weight [A] -> [.., A]"; NULL: element-wise */
+    const char *factors;         /* which dims may be split, where no text rule says it (rule_of) */
+    const char *more;            /* what extra adds to that */
+    const char *work;            /* formula of flops */
     const char *rule, *linear;   /* factor rule and linear sets, NULL: see rule_of and extra */
     unsigned flags;
     const char *expr;            /* elementwise: the C expression, "%0 + %1"; %0.. are operands as f32 (or bool/int) */

@@ -326,6 +326,12 @@ const struct op op_attention = {
     .flops = flops,
     .ref = ref,
     .call = "fl_attention(%o0, %i0, %i1, %i2, %i3, %attention)",
+    .shapes = "q [n, h, t, k], k [n, g, s, k], v [n, g, s, j], keep_mask bool [n, s] or [s], documents "
+              "i32 [n, s] -> [n, h, t, j]",
+    .factors = "n h t k^, n h s^ k^, n h s^ j, n s^, n s^ -> n h t j",
+    .more = "t where positions count (causal, window, documents): a rank knows where its queries "
+            "begin; grouped heads split together where the parts divide g, or with g = 1",
+    .work = "2 n h t s (k + j)",
 };
 
 static bool shape_grad(struct graph *g, struct node *n)

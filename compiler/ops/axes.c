@@ -94,6 +94,8 @@ const struct op op_new_axis = {
     .rule_of = rule_new,
     .grad = grad_new,
     .ref = ref,
+    .shapes = "x [a, b] -> [a, 1, b] for axis = 1",
+    .factors = "every dim of x",
 };
 
 const struct op op_drop_axis = {
@@ -106,4 +108,6 @@ const struct op op_drop_axis = {
     .rule_of = rule_drop,
     .grad = grad_drop,
     .ref = ref,
+    .shapes = "x [a, 1, b] -> [a, b] for axis = 1",
+    .factors = "every dim but the one of size 1",
 };

@@ -67,11 +67,14 @@ static void cast_grad(struct grad *c)
 const struct op op_cast = {
     .name = "cast", .doc = "x in another type", .args = "x, type:type", .rule_of = rule_same, .extra = cast_extra,
     .flags = OP_ELEMENTWISE, .expr = "%0", .shape = cast_shape, .grad = cast_grad, .ref = cast_ref,
+    .more = "P(sum) passes when the result is no narrower, P(max) and P(min) always",
 };
 
 const struct op op_detach = {
     .name = "detach", .doc = "x, and no gradient passes", .args = "x", .rule_of = rule_same,
     .linear = "{a} max{a} min{a}", .flags = OP_VIEW, .shape = shape_same, .ref = ref_view,
+    .shapes = "x -> the same",
+    .factors = "every dim",
 };
 
 static void to_grad(struct grad *c)
@@ -83,4 +86,6 @@ static void to_grad(struct grad *c)
 const struct op op_to = {
     .name = "to", .doc = "x, stored in the layout written", .args = "x, parts:dims", .rule_of = rule_same,
     .linear = "{a} max{a} min{a}", .flags = OP_VIEW, .shape = shape_same, .grad = to_grad, .ref = ref_view,
+    .shapes = "x -> the same",
+    .factors = "every dim",
 };

@@ -85,4 +85,6 @@ const struct op op_concat = {
     .rule_of = rule_of,
     .grad = grad,
     .ref = ref,
+    .shapes = "x [a, b], y [a, c] -> [a, b + c] along 1",
+    .factors = "every dim but the axis, which is whole (^)",
 };

@@ -183,6 +183,8 @@ const struct op op_cross_entropy = {
     .grad = grad,
     .lower = lower,
     .ref = ref,
+    .shapes = "logits [.., V], targets i32 [..] -> f32 [..]",
+    .more = "V, through the maximum, sum and pick it is made of: P(max) and P(sum)",
 };
 
 /* All operands but the first have one entry per token. */

@@ -63,4 +63,6 @@ const struct op op_dropout = {
     .grad = grad,
     .ref = ref,
     .call = "fl_dropout(%o0, %i0, %step, %key, %block, %num(p,0), %place(o0))",
+    .shapes = "x -> the same",
+    .more = "every dim: a rank draws for its part and knows where it lies",
 };

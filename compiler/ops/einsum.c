@@ -316,4 +316,8 @@ const struct op op_einsum = {
     .grad = grad,
     .flops = flops,
     .ref = ref,
+    .shapes = "a [m, k], b [k, n] -> [m, n] under \"mk,kn->mn\": one letter a dim, \"..\" the dims left over",
+    .factors = "every letter; one that the result lacks is contracted (+)",
+    .more = "of one operand that is only turned, P(max) and P(min) pass",
+    .work = "2 (operands - 1) times the product of all letters",
 };

@@ -61,6 +61,8 @@ const struct op op_embedding = {
     .grad = grad,
     .ref = ref,
     .call = "fl_embedding(%o0, %i0, %i1, %count(i0), %base(i1,0), %extent(i1,0), %last(i1))",
+    .shapes = "ids i32 [..], table [R, D] -> [.., D]",
+    .more = "rows of the table: the result is P(sum); a rank knows its rows",
 };
 
 /* Attribute "dim": the rows of the table. */

@@ -38,4 +38,6 @@ static void expand_ref(struct reference *r)
 const struct op op_expand = {
     .name = "expand", .doc = "x stretched to a shape", .args = "x, dims:dims", .rule_of = rule_broadcast,
     .linear = "{a} max{a} min{a}", .flags = OP_VIEW, .shape = expand_shape, .grad = expand_grad, .ref = expand_ref,
+    .shapes = "x -> dims; dims are aligned from the right, one of size 1 is stretched",
+    .factors = "every dim of the result; a stretched dim of x is whole",
 };

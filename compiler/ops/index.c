@@ -108,6 +108,9 @@ const struct op op_gather = {
     .args = "x, indices, axis:axis", .rule_of = gather_rule, .linear = "{a} max{a} min{a}", .shape = gather_shape,
     .extra = gather_extra, .grad = gather_grad, .ref = gather_ref,
     .call = "fl_gather(%o0, %i0, %i1, %reduce, %extent(i1,axis), %base(i0,axis))",
+    .shapes = "x [a, n, b], indices i32 [a, k, b] -> [a, k, b]",
+    .factors = "every dim of the indices; n is whole (^)",
+    .more = "n: the result is P(sum); a rank knows where its part begins",
 };
 
 /* ---- scatter ---- */
@@ -159,6 +162,9 @@ const struct op op_scatter = {
     .args = "x, indices, axis:axis, dim:dim", .rule_of = scatter_rule, .linear = "{a}", .flags = OP_ZEROES_PADDING,
     .shape = scatter_shape, .extra = scatter_extra, .grad = scatter_grad, .ref = scatter_ref,
     .call = "fl_scatter(%o0, %i0, %i1, %reduce, %extent(o0,axis), %base(o0,axis))",
+    .shapes = "x [a, k, b], indices i32 [a, k, b] -> [a, dim, b]",
+    .factors = "the other dims; k is contracted (+)",
+    .more = "dim: a rank makes its part and knows where it begins",
 };
 
 /* ---- top_k ---- */
@@ -223,6 +229,9 @@ const struct op op_top_k = {
     .name = "top_k", .doc = "the k largest entries along axis, largest first, and their indices as i32",
     .args = "x, k:int, axis:axis", .rule_of = top_k_rule, .flags = OP_SKIPS_PADDING, .shape = top_k_shape,
     .grad = top_k_grad, .flops = top_k_flops, .ref = top_k_ref, .call = "fl_top_k(%o0, %o1, %i0, %reduce, %int(k))",
+    .shapes = "x [a, n, b] -> values [a, k, b], indices i32 [a, k, b]",
+    .factors = "every dim but the axis, which is whole (^)",
+    .work = "elements of x",
 };
 
 /* ---- one_hot ---- */
@@ -278,4 +287,6 @@ static void one_hot_ref(struct reference *r)
 const struct op op_one_hot = {
     .name = "one_hot", .doc = "ids [..] -> [.., C]: 1 at the place ids[..], else 0", .args = "ids, dim:dim",
     .rule = "b.. -> b.. _", .shape = one_hot_shape, .extra = one_hot_extra, .lower = one_hot_lower, .ref = one_hot_ref,
+    .shapes = "ids i32 [..] -> f32 [.., dim]",
+    .more = "dim: a rank makes its part and knows where it begins",
 };

@@ -85,6 +85,8 @@ const struct op op_layer_norm = {
     .grad = grad,
     .ref = ref,
     .call = "fl_layer_norm(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5))",
+    .shapes = "x [.., A], weight [A], bias [A] -> [.., A]",
+    .more = "linear in weight alone where there is no bias",
 };
 
 /* x, weight or none, dy -> dx, dweight, dbias; the last two always exist, and are dead where nobody wants them. */

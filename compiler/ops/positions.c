@@ -32,4 +32,6 @@ const struct op op_positions = {
     .extra = extra,
     .ref = ref,
     .call = "fl_positions(%o0, %base(o0,0), %count(o0))",
+    .shapes = "-> i32 [dim]",
+    .more = "dim: a rank makes its part and knows where it begins",
 };

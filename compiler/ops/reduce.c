@@ -142,6 +142,9 @@ const struct op op_sum = {
     .name = "sum", .flags = OP_SKIPS_PADDING, .doc = "sum of x over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule,
     .linear = "{a}", .shape = reduce_shape, .grad = sum_grad, .flops = reduce_flops, .ref = sum_ref,
     .call = "fl_sum(%o0, %i0, %reduce)",
+    .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
+    .factors = "kept dims; a reduced dim is contracted (+)",
+    .work = "elements of x",
 };
 
 static void max_ref(struct reference *r)
@@ -172,12 +175,18 @@ const struct op op_max = {
     .name = "max", .flags = OP_SKIPS_PADDING, .doc = "largest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = max_rule,
     .linear = "max{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = max_ref,
     .call = "fl_max(%o0, %i0, %reduce)",
+    .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
+    .factors = "kept dims; a reduced dim gives P(max)",
+    .work = "elements of x",
 };
 
 const struct op op_min = {
     .name = "min", .flags = OP_SKIPS_PADDING, .doc = "smallest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = min_rule,
     .linear = "min{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = min_ref,
     .call = "fl_min(%o0, %i0, %reduce)",
+    .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
+    .factors = "kept dims; a reduced dim gives P(min)",
+    .work = "elements of x",
 };
 
 /* The number of entries a mean divides by: a constant of the program, whatever the layout. */
@@ -230,6 +239,9 @@ const struct op op_mean = {
     .name = "mean", .flags = OP_SKIPS_PADDING, .doc = "sum of x over axes, divided by their number of entries",
     .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule, .linear = "{a}", .shape = mean_shape,
     .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .call = "fl_mean(%o0, %i0, %reduce)",
+    .shapes = "x [a, b] -> [a] over b; keep: [a, 1]",
+    .factors = "kept dims; a reduced dim is contracted (+)",
+    .work = "elements of x",
 };
 
 static bool count_shape(struct graph *g, struct node *n)
@@ -274,6 +286,9 @@ const struct op op_count = {
     .name = "count", .flags = OP_SKIPS_PADDING, .doc = "number of entries that are true, or not the ignore value, as f32",
     .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule, .shape = count_shape, .flops = reduce_flops,
     .ref = count_ref, .call = "fl_count(%o0, %i0, %reduce, %ignore)",
+    .shapes = "x bool, or i32 with an ignore value, [a, b] -> f32 [a] over b",
+    .factors = "kept dims; a reduced dim is contracted (+)",
+    .work = "elements of x",
 };
 
 static bool argmax_shape(struct graph *g, struct node *n)
@@ -306,4 +321,7 @@ const struct op op_argmax = {
     .name = "argmax", .flags = OP_SKIPS_PADDING, .doc = "index of the largest entry along an axis, as i32", .args = "x, axis:axis, keep:bool=false",
     .rule_of = argmax_rule, .shape = argmax_shape, .flops = reduce_flops, .ref = argmax_ref,
     .call = "fl_argmax(%o0, %i0, %reduce)",
+    .shapes = "x [a, b] -> i32 [a] over b",
+    .factors = "kept dims; the axis is whole (^)",
+    .work = "elements of x",
 };

@@ -177,4 +177,7 @@ const struct op op_reshape = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
+    .shapes = "x -> dims, as many elements",
+    .factors = "a dim that stays itself",
+    .more = "of dims taken apart or joined, the outermost, where the parts divide it",
 };

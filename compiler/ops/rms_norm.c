@@ -66,6 +66,7 @@ const struct op op_rms_norm = {
     .grad = grad,
     .ref = ref,
     .call = "fl_rms_norm(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6))",
+    .shapes = "x [.., A], weight [A] -> [.., A]",
 };
 
 static bool shape_grad(struct graph *g, struct node *n)

@@ -65,6 +65,9 @@ const struct op op_cumsum = {
     .args = "x, axis:axis, reverse:bool=false", .rule_of = axis_rule, .linear = "{a}", .flags = OP_ZEROES_PADDING,
     .shape = cumsum_shape, .grad = cumsum_grad, .flops = cumsum_flops, .ref = cumsum_ref,
     .call = "fl_cumsum(%o0, %i0, %reduce, %bool(reverse))",
+    .shapes = "x -> the same",
+    .factors = "every dim but the axis, which is whole (^)",
+    .work = "elements of x",
 };
 
 /* ---- roll ---- */
@@ -154,4 +157,6 @@ const struct op op_roll = {
     .name = "roll", .doc = "x moved by shift places along axis; what leaves at the end comes back at the start",
     .args = "x, shift:int, axis:axis", .rule_of = axis_rule, .linear = "{a} max{a} min{a}", .shape = roll_shape,
     .lower = roll_lower, .grad = roll_grad, .ref = roll_ref,
+    .shapes = "x -> the same",
+    .factors = "every dim but the axis, which is whole (^)",
 };

@@ -153,6 +153,9 @@ const struct op op_softmax = {
     .name = "softmax", .doc = "exp(x) / sum of exp(x) over axes", .args = "x, axes:axes", .rule_of = softmax_rule,
     .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = softmax_backward, .flops = softmax_flops, .ref = softmax_ref,
     .call = "fl_softmax(%o0, %i0, %reduce)",
+    .shapes = "x -> the same",
+    .factors = "every dim but the axes, which are whole (^)",
+    .work = "4 elements of x",
 };
 
 const struct op op_softmax_grad = {
@@ -165,6 +168,9 @@ const struct op op_log_softmax = {
     .name = "log_softmax", .doc = "x - log of the sum of exp(x) over axes", .args = "x, axes:axes",
     .rule_of = softmax_rule, .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = log_softmax_backward, .flops = softmax_flops,
     .ref = log_softmax_ref, .call = "fl_log_softmax(%o0, %i0, %reduce)",
+    .shapes = "x -> the same",
+    .factors = "every dim but the axes, which are whole (^)",
+    .work = "4 elements of x",
 };
 
 const struct op op_log_softmax_grad = {

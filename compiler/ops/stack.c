@@ -145,6 +145,8 @@ const struct op op_stack = {
     .rule_of = rule_of,
     .grad = grad,
     .ref = ref,
+    .shapes = "k times [a, b] -> [k, a, b] at 0",
+    .factors = "every dim of the operands",
 };
 
 const struct op op_unstack = {
@@ -157,4 +159,6 @@ const struct op op_unstack = {
     .rule_of = rule_unstack,
     .grad = grad_unstack,
     .ref = ref_unstack,
+    .shapes = "[k, a, b] -> k times [a, b] at 0",
+    .factors = "every dim but the axis, which is whole (^)",
 };

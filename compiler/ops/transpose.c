@@ -76,4 +76,6 @@ const struct op op_transpose = {
     .rule_of = rule_of,
     .grad = grad,
     .ref = ref,
+    .shapes = "x [a, b, c] -> [c, a, b] for axes = [2, 0, 1]",
+    .factors = "every dim, wherever it goes",
 };

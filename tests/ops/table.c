@@ -29,6 +29,12 @@ int table_all(const char *only)
             continue;
         expect(op->name && op->doc && *op->doc && op->args, op, "needs a name, a line of doc and args");
         expect(op->shape != NULL, op, "needs a shape rule");
+        if (!(op->flags & OP_INTERNAL)) {
+            expect(op->shapes || op->flags & OP_ELEMENTWISE, op, "the reference page needs its shapes");
+            expect(!op->rule_of || op->factors || op->flags & OP_ELEMENTWISE, op, "the reference page needs its factors");
+            expect(!op->extra || op->more, op, "the reference page needs what extra adds");
+            expect(!op->flops == !op->work, op, "the reference page and the op disagree on FLOPs");
+        }
         expect(!(op->flags & OP_ELEMENTWISE) || op->expr || op == &op_fused, op, "element-wise, but has no expression");
         if (sampled(op)) {
             expect(op->ref != NULL, op, "needs a reference");
