@@ -178,6 +178,16 @@ static void refuse(struct work *w)
                   (long long)plan->microbatches);
 }
 
+/* The members of a bucket follow each other in the order of the collective's operands. */
+static void place_bucket(struct buffer *head, int64_t offset)
+{
+    for (int k = 0; head->bucket && k < arrlen(head->bucket->in); k++) {
+        struct buffer *b = head->bucket->in[k]->buffer;
+        b->offset = offset;
+        offset += b->bytes;
+    }
+}
+
 static void allocate_stage(struct work *w)
 {
     struct stage *s = w->s;
@@ -202,6 +212,7 @@ static void allocate_stage(struct work *w)
             if (s->phase[e][f])
                 touch_region(w, (enum entry)e, (enum phase)f, s->phase[e][f]);
     struct item *items = NULL;
+    int *place = NEW_ARRAY(int, arrlen(s->buffers) + 1);   /* the item each buffer is in, counted from 1 */
     for (int i = 0; i < arrlen(s->buffers); i++) {
         struct buffer *b = s->buffers[i];
         if (b->persistent) {
@@ -213,12 +224,24 @@ static void allocate_stage(struct work *w)
         int64_t bytes = b->elements * type_bytes[b->type] * b->blocks * b->slots;
         b->bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         s->bytes[b->class] += b->bytes;
-        arrput(items, ((struct item){b->first, b->last + 1, b->bytes, 0, i}));
+        struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b;
+        if (!place[head->id]) {
+            arrput(items, ((struct item){b->first, b->last + 1, 0, 0, head->id}));
+            place[head->id] = (int)arrlen(items);
+        }
+        place[i] = place[head->id];
+        struct item *it = &items[place[i] - 1];
+        it->lower = b->first < it->lower ? b->first : it->lower;
+        it->upper = b->last >= it->upper ? b->last + 1 : it->upper;
+        it->size += b->bytes;
     }
     s->arena_bytes = fit(items, (int)arrlen(items));
     s->live_bytes = fit_bound(items, (int)arrlen(items));
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (place[i])
+            s->buffers[i]->offset = items[place[i] - 1].offset;
     for (int i = 0; i < arrlen(items); i++)
-        s->buffers[items[i].id]->offset = items[i].offset;
+        place_bucket(s->buffers[items[i].id], items[i].offset);
     if (w->m->plan->memory_bytes > 0 && (double)s->arena_bytes > w->m->plan->memory_bytes)
         refuse(w);
 }

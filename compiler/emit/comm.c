@@ -78,11 +78,29 @@ static void all_to_all(struct emitter *e, const struct node *n, int k, const cha
          to == a ? "true" : "false", type_bytes[in->type]);
 }
 
+/* Values that lie side by side are reduced by one call, the gaps of their alignment included. */
+static bool bucket(struct emitter *e, const struct node *n, const char *comm)
+{
+    const struct buffer *first = n->in[0]->buffer;
+    if (first->bucket != n)
+        return false;
+    int64_t bytes = 0;
+    for (int k = 0; k < arrlen(n->in); k++) {
+        plain(e, "/* %s */", c_comment(n->in[k]->path));
+        bytes += n->in[k]->buffer->bytes;
+    }
+    line(e, n, "fl_all_reduce(%s, (float *)(arena + %lld), %lld, %s);", comm, (long long)first->offset,
+         (long long)bytes / 4, kind(n));
+    return true;
+}
+
 static void collective(struct emitter *e, const struct node *n)
 {
     int index = (int)node_int(n, "comm", -1), dim = (int)node_int(n, "dim", 0);
     const char *comm = mem_printf("run->comm[%d]", index);
     at(e, n, n->in[0], e->p->comms[index].name);
+    if (bucket(e, n, comm))
+        return;
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *in = n->in[k], *out = n->out[k];
         open_stack(e, n, in);

@@ -324,6 +324,20 @@ static void place_node(struct work *w, struct node *n)
     }
 }
 
+/* A reduction of several values in place makes their buffers a bucket. */
+static void note_bucket(struct node *n)
+{
+    if (n->op != &op_box_all_reduce || arrlen(n->in) < 2)
+        return;
+    for (int k = 0; k < arrlen(n->in); k++) {
+        const struct buffer *b = n->in[k]->buffer;
+        if (b != n->out[k]->buffer || b->type != TYPE_F32 || n->in[k]->offset || b->bucket)
+            return;
+    }
+    for (int k = 0; k < arrlen(n->in); k++)
+        n->in[k]->buffer->bucket = n;
+}
+
 static void place_region(struct work *w, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
@@ -338,6 +352,7 @@ static void place_region(struct work *w, struct region *r)
                     n->in[j] = copy;
         }
         place_node(w, n);
+        note_bucket(n);
     }
 }
 

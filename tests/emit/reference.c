@@ -1,0 +1,40 @@
+/* reference FILE.flow TOKENS STEPS: trains the logical graph in float64 and prints a line per step as --metrics does, so
+ * that emitted programs can be compared with the mathematics rather than with each other. */
+#include "base/diag.h"
+#include "interpret/interpret.h"
+#include "passes.h"
+#include <stdlib.h>
+
+static void report(void *context, const struct train_report *t)
+{
+    printf("{\"step\": %lld, \"loss\": %.10g, \"grad_norm\": %.10g}\n", (long long)t->step + 1, t->loss, t->grad_norm);
+}
+
+int main(int argc, char **argv)
+{
+    static double tokens[1 << 20];
+    int64_t count = 0;
+    struct options o = {.target = "cpu"};
+    struct module m = {.options = &o};
+    FILE *f = argc == 4 ? fopen(argv[2], "rb") : NULL;
+    if (!f)
+        return fprintf(stderr, "usage: reference FILE.flow TOKENS STEPS\n"), 2;
+    for (int low; (low = fgetc(f)) != EOF && count < 1 << 20;)
+        tokens[count++] = low + 256 * fgetc(f);
+    fclose(f);
+    o.file = argv[1];
+    int file = source_open(o.file);
+    if (!file)
+        return fprintf(stderr, "cannot read %s\n", o.file), 2;
+    arrput(m.programs, parse(file));
+    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite};
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
+        passes[i](&m);
+    if (diag_errors())
+        return diag_print(stderr, false), 1;
+    struct run *r = run_logical(&m, ENTRY_TRAIN, weights_new(&m, m.train.seed));
+    run_train(r, &m, tokens, count, atoll(argv[3]), report, NULL);
+    run_release(r);
+    mem_release();
+    return 0;
+}
