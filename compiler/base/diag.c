@@ -308,3 +308,21 @@ const char *suggest(const char *name, const char **candidates)
     }
     return best;
 }
+
+const char *divisors_text(int64_t n)
+{
+    enum { MOST = 12, TRIALS = 1 << 20 };
+    int64_t below[MOST];                 /* divisors up to the root; each has its partner above */
+    int count = 0, shown = 0;
+    for (int64_t k = 1; k <= n / k && k <= TRIALS && count < MOST; k++)
+        if (n % k == 0)
+            below[count++] = k;
+    const char *text = "";
+    for (int i = 0; i < 2 * count && shown < MOST; i++) {
+        int64_t k = i < count ? below[i] : n / below[2 * count - 1 - i];
+        if (i == count && k == below[count - 1])
+            continue;
+        text = mem_printf("%s%s%lld", text, shown++ ? ", " : "", (long long)k);
+    }
+    return text;
+}

@@ -12,6 +12,7 @@
 #define FLOWC_DIAG_H
 #include "source.h"
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum diag_code {
@@ -37,4 +38,7 @@ int diag_explain(FILE *to, const char *code);        /* --explain-error: the pag
 
 /* The candidate nearest to name within edit distance 2, or NULL. candidates: stb_ds array. */
 const char *suggest(const char *name, const char **candidates);
+
+/* "1, 2, 3, 6": the divisors of n, upwards, a dozen at most; quick for any n. */
+const char *divisors_text(int64_t n);
 #endif

@@ -43,14 +43,7 @@ static void microbatches(struct frame *f, struct plan *p, struct ast *a)
                                     dim->name,
                                     (long long)d->dim->size, (long long)count);
         diag_label(g, d->dim->span, "%s = %lld", dim->name, (long long)d->dim->size);
-        const char *legal = "";
-        int shown = 0;
-        for (int64_t k = 1; k <= d->dim->size && shown < 12; k++)
-            if (d->dim->size % k == 0) {
-                legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", (long long)k);
-                shown++;
-            }
-        diag_help(g, "legal numbers are %s", legal);
+        diag_help(g, "legal numbers are %s", divisors_text(d->dim->size));
     }
 }
 

@@ -49,15 +49,6 @@ struct node *split_find(const struct graph *g, const char *label, const char ***
     return find(g->root, label, names);
 }
 
-static const char *divisors(int64_t n)
-{
-    const char *text = "";
-    for (int64_t k = 1; k <= n && strlen(text) < 40; k++)
-        if (n % k == 0)
-            text = mem_printf("%s%s%lld", text, *text ? ", " : "", (long long)k);
-    return text;
-}
-
 int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages)
 {
     int64_t blocks = repeat->body->count, *cut = NULL;
@@ -92,7 +83,7 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat, int st
         const char *map = "";
         for (int s = 0; s < stages && strlen(map) < 40; s++)
             map = mem_printf("%s%s%lld", map, s ? ", " : "", (long long)(blocks / stages + (s < blocks % stages)));
-        diag_help(d, "write `split %s uneven` (%s blocks), or take '%s' of size %s", plan->split, map, axis, divisors(blocks));
+        diag_help(d, "write `split %s uneven` (%s blocks), or take '%s' of size %s", plan->split, map, axis, divisors_text(blocks));
         return NULL;
     }
     for (int s = 0; s < stages; s++)

@@ -199,7 +199,7 @@ void explain_divide(struct sharding *s, struct span at, const char *tensor, cons
                     int64_t parts, bool uneven_said)
 {
     const struct mesh *m = s->mesh;
-    const char *names = axis_names(m, axes), *name = dim->name ? dim->name : "?", *legal = "";
+    const char *names = axis_names(m, axes), *name = dim->name ? dim->name : "?", *legal = divisors_text(dim->size);
     struct diag *d = diag_error(E_DIVIDE, at, "dim '%s' of size %lld in '%s' is not divisible by %lld, the size of '%s'", name,
                                 (long long)dim->size, tensor, (long long)parts, names);
     int only = -1, count = 0;
@@ -210,9 +210,6 @@ void explain_divide(struct sharding *s, struct span at, const char *tensor, cons
         }
     if (dim->span.file)
         diag_label(d, dim->span, "'%s' is %lld", name, (long long)dim->size);
-    for (int64_t k = 1; k <= dim->size && strlen(legal) < 40; k++)
-        if (dim->size % k == 0)
-            legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", (long long)k);
     int64_t down = dim->size / parts * parts, up = down + parts;
     const char *near = down ? mem_printf("%lld or %lld", (long long)down, (long long)up) : mem_printf("%lld", (long long)up);
     if (count > 1 && uneven_said)

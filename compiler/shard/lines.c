@@ -172,12 +172,8 @@ static void input_over_time(struct sharding *s, struct value *v)
             : diag_error(E_MICROBATCH, plan->mb_span, "dim '%s' of size %lld cannot be cut into %lld micro-batches", v->dim[d]->name, n, m);
         if (f->span.file)
             diag_label(e, f->span, "'%s' is split here", v->path);
-        const char *legal = "";
-        for (long long k = 1; k <= n; k++)
-            if (n % (k * ranks) == 0 && strlen(legal) < 60)
-                legal = mem_printf("%s%s%lld", legal, *legal ? ", " : "", k);
-        if (*legal)
-            diag_help(e, "legal numbers of micro-batches here: %s; or take %s = %lld", legal, v->dim[d]->name,
+        if (n % ranks == 0)
+            diag_help(e, "legal numbers of micro-batches here: %s; or take %s = %lld", divisors_text(n / ranks), v->dim[d]->name,
                       (n / (long long)parts + 1) * (long long)parts);
         else
             diag_help(e, "take %s = %lld", v->dim[d]->name, (n / (long long)parts + 1) * (long long)parts);
