@@ -13,7 +13,7 @@
 #include "fit.h"
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64, GROUPS = 4 };
+enum { GROUPS = 4 };
 const char *const memory_class_name[MEM_CLASSES] = {
     "parameters", "gradients", "optimizer state", "saved activations", "temporaries", "communication", "inputs",
 };
@@ -188,6 +188,17 @@ static void place_bucket(struct buffer *head, int64_t offset)
     }
 }
 
+enum { ALIGNMENT = 64 };
+static const int64_t LARGEST_BYTES = (int64_t)1 << 60;   /* of a stage, all tensors together */
+
+static int64_t bytes_of(const struct buffer *b)
+{
+    int64_t bytes;
+    bool over = __builtin_mul_overflow(b->elements, b->blocks, &bytes) ||
+                __builtin_mul_overflow(bytes, (int64_t)b->slots * type_bytes[b->type], &bytes) || bytes > LARGEST_BYTES;
+    return over ? LARGEST_BYTES + ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 static void allocate_stage(struct work *w)
 {
     struct stage *s = w->s;
@@ -211,6 +222,7 @@ static void allocate_stage(struct work *w)
         for (int f = 0; f < PHASES; f++)
             if (s->phase[e][f])
                 touch_region(w, (enum entry)e, (enum phase)f, s->phase[e][f]);
+    int64_t total = 0;
     struct item *items = NULL;
     int *place = NEW_ARRAY(int, arrlen(s->buffers) + 1);   /* the item each buffer is in, counted from 1 */
     for (int i = 0; i < arrlen(s->buffers); i++) {
@@ -221,8 +233,13 @@ static void allocate_stage(struct work *w)
         }
         if (b->last < 0)
             continue;                                      /* never written: nothing refers to it */
-        int64_t bytes = b->elements * type_bytes[b->type] * b->blocks * b->slots;
-        b->bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        b->bytes = bytes_of(b);
+        if (b->bytes > LARGEST_BYTES - total) {
+            diag_error(E_MEMORY, b->span, "the tensors of stage %d up to '%s' have more bytes than can be counted",
+                       s->index, b->name);
+            return;
+        }
+        total += b->bytes;
         s->bytes[b->class] += b->bytes;
         struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b;
         if (!place[head->id]) {

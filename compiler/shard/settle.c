@@ -107,6 +107,39 @@ static void walk(struct padding **pads, struct sharding *s, struct region *r)
     }
 }
 
+/* Elaborate has made sure that what is named can be counted; padding comes on top. */
+static bool countable(int ndim, struct dim *const *dim, const char *path, struct span at)
+{
+    enum { LARGEST_BITS = 54 };
+    const struct dim *padded = NULL;
+    int64_t count = 1;
+    bool fits = true;
+    for (int d = 0; d < ndim; d++) {
+        fits = fits && !__builtin_mul_overflow(count, dim[d]->phys, &count) && count <= (int64_t)1 << LARGEST_BITS;
+        padded = dim[d]->phys > dim[d]->size ? dim[d] : padded;
+    }
+    if (fits)
+        return true;
+    struct diag *d = diag_error(E_SHAPE, at, "'%s' with its padding has more than the 2^%d elements that can be counted",
+                                path ? path : "this", LARGEST_BITS);
+    if (padded)
+        diag_label(d, padded->span, "%lld stored as %lld", (long long)padded->size, (long long)padded->phys);
+    return false;
+}
+
+static bool countable_region(const struct region *r)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->out); k++)
+            if (!countable(n->out[k]->ndim, n->out[k]->dim, n->out[k]->path, n->out[k]->span))
+                return false;
+        if (n->body && !countable_region(n->body))
+            return false;
+    }
+    return true;
+}
+
 void settle_dims(struct sharding *s)
 {
     struct padding *pads = NULL;
@@ -121,4 +154,7 @@ void settle_dims(struct sharding *s)
         struct dim *d = pads[k].key;
         d->phys = (d->size + pads[k].value - 1) / pads[k].value * pads[k].value;
     }
+    for (int e = 0; e < ENTRIES; e++)
+        if (s->m->graph[e] && !countable_region(s->m->graph[e]->root))
+            return;
 }
