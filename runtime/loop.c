@@ -6,6 +6,7 @@
 #include "outputs.h"
 #include "reader.h"
 #include "report.h"
+#include "safetensors.h"
 #include "sample.h"
 #include "target.h"
 #include "weights.h"
@@ -66,6 +67,17 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     fl_report_step(&s);
 }
 
+/* Better now than after the last step. */
+static void check_outputs(const struct fl_options *o)
+{
+    char *complaint = NULL;
+    if (fl_rank_number == 0 && o->save)
+        complaint = fl_checkpoint_refuse(o->save);
+    if (fl_rank_number == 0 && o->export && !complaint)
+        complaint = fl_st_refuse(o->export);
+    fl_agree(complaint);
+}
+
 /* Fills the parameters; gives the number of steps already done. */
 static int64_t begin(struct fl_run *run, const struct fl_options *o)
 {
@@ -102,6 +114,7 @@ static bool open_evaluation(const struct fl_options *o)
 void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
+    check_outputs(o);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data);

@@ -145,6 +145,19 @@ float fl_st_read(const struct fl_st_entry *e, int64_t i)
 
 /* ---- writing ---- */
 
+char *fl_st_refuse(const char *name)
+{
+    struct stat s;
+    if (!lstat(name, &s) && !S_ISREG(s.st_mode) && !S_ISLNK(s.st_mode))
+        return fl_printf("%s exists and is no plain file; name another one", name);
+    char *part = fl_printf("%s.part", name), *complaint = NULL;
+    FILE *to = fopen(part, "wb");
+    if (!to || fclose(to) || unlink(part))
+        complaint = fl_printf("cannot write %s: %s", part, strerror(errno));
+    free(part);
+    return complaint;
+}
+
 static void check_write(const struct fl_st_writer *w, bool ok)
 {
     if (!ok)

@@ -32,6 +32,8 @@ float fl_st_read(const struct fl_st_entry *e, int64_t i);
 
 /* Writing, on one rank: entries first, then data in any order, then the end, which renames NAME.part to NAME. */
 struct fl_st_writer { FILE *to; char *name, *part; int64_t base; };
+/* NULL when a file of this name can be written, else an allocated complaint: only plain files are replaced. */
+char *fl_st_refuse(const char *name);
 void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct fl_st_entry *entries);    /* all F32 */
 void fl_st_write(struct fl_st_writer *w, int64_t element, const float *data,
                  int64_t count); /* at this element of all data */

@@ -47,7 +47,7 @@ cmp one.st c.st || fail "a loaded file is written otherwise"
 
 # interrupted and resumed, also with another number of ranks' checkpoint, equals uninterrupted
 run 2 --steps 6 --save ck --quiet
-[ -f ck/state.json ] && [ ! -e ck.new ] && [ ! -e ck.old ] || fail "checkpoint"
+[ "$(ls -1 ck | tr '\n' ' ')" = 'latest step_000006 ' ] && [ ! -e ck.new ] || fail "checkpoint"
 run 2 --steps 12 --resume ck --export r.st --quiet
 cmp two.st r.st || fail "resumed run differs"
 run 1 --steps 12 --resume ck --metrics r.jsonl --quiet
@@ -59,6 +59,11 @@ set +e; $mpirun -n 1 "${bigram}2" 2>err.txt; got=$?; set -e
 [ $got = 1 ] && grep -q 'compiled with plan dp for 2 ranks, but 1 was started' err.txt || fail "wrong number of ranks: $(cat err.txt)"
 rejects 2 'unknown option --stepz' 2 --stepz 3
 rejects 1 'no checkpoint in nowhere' 2 --resume nowhere
+mkdir mine && echo precious >mine/file && mkfifo pipe
+rejects 1 'mine: it exists and is no checkpoint' 2 --steps 1 --save mine
+rejects 1 'pipe exists and is no plain file' 2 --steps 1 --export pipe
+rejects 1 'cannot make nowhere/ck.new' 2 --steps 1 --save nowhere/ck
+[ "$(cat mine/file)" = precious ] && [ -p pipe ] && [ ! -e mine.new ] && [ ! -e pipe.part ] || fail "something was replaced"
 rejects 1 'cannot open none.bin, data of bigram.flow:9' 2 --data none.bin
 printf '\001\000\377\000' >bad.bin; cat train.bin >>bad.bin
 rejects 1 'token 1 is 255, but the vocabulary of bigram.flow:9 has 250' 2 --data bad.bin
@@ -69,7 +74,7 @@ rejects 1 'cut.st' 2 --load cut.st
 sed 's/"w"/"x"/' one.st >named.st
 rejects 1 'missing: w' 2 --load named.st
 grep -q 'not in the program: x' err.txt || fail "extra tensor not listed"
-perl -pi -e 's/"step": 6/"step": 6 /' ck/state.json; printf x | dd of=ck/tensors.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+printf x | dd of=ck/step_000006/tensors.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
 rejects 1 'is damaged' 2 --resume ck
 mv held.bin away.bin
 rejects 1 'cannot open held.bin' 1 --steps 1
