@@ -58,6 +58,7 @@ struct dim *dim_anonymous(int64_t size);
 
 /* ---- layouts ---- */
 
+struct cluster;
 enum sbp_kind { SBP_B, SBP_S, SBP_P };
 enum reduce { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
 struct sbp {
@@ -74,6 +75,7 @@ struct axis {
     int size;
     int stride;                  /* rank = sum of coordinate * stride; 0 for the time axis */
     bool time;                   /* micro-batches */
+    bool crosses;                /* its ranks are on several hosts */
     struct span span;
 };
 struct mesh {
@@ -85,6 +87,8 @@ struct mesh {
     int pipe;                    /* index of the pipeline axis, or -1 */
     struct { const char *name; unsigned axes; } group[MAX_AXIS];   /* dp: (edp: 2, ep: 2) */
     int ngroup;
+    const struct cluster *cluster;       /* what it runs on, for the cost model; never NULL in a plan */
+    int *host;                   /* by rank */
     struct span span;
 };
 int mesh_axis(const struct mesh *m, const char *name);              /* index, or -1 */

@@ -8,7 +8,8 @@
 
 static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
-    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--time] [--diagnostics=json]\n"
+    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--cluster F.json|NAME] [--time]\n"
+    "             [--diagnostics=json]\n"
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
 
 static bool emit_json;
@@ -146,6 +147,8 @@ static int run(int argc, char **argv)
             o.out = argv[++i];
         } else if (!strcmp(a, "--plan")) {
             o.plan = argv[++i];
+        } else if (!strcmp(a, "--cluster")) {
+            o.cluster = argv[++i];
         } else if (!strcmp(a, "--target")) {
             o.target = argv[++i];
             if (strcmp(o.target, "cuda") && strcmp(o.target, "cpu"))

@@ -11,6 +11,7 @@ struct options {                 /* the command line, as far as passes care */
     const char *target;          /* "cuda" or "cpu" */
     const char *out;             /* directory or NULL */
     struct { const char *name; const char *value; bool used; } *set;   /* stb_ds array of --set NAME=VALUE */
+    const char *cluster;         /* --cluster: a name or a file, or NULL */
     bool check, verify, time;
 };
 
@@ -65,6 +66,17 @@ struct plan_line {
     int matches;                 /* values that took it; 0 at the end is E_PATTERN */
 };
 
+struct expectation {             /* expect comm h[i] per microbatch, forward : all_reduce(tp) == 2 */
+    const char *pattern;         /* indices that are names stand as [*] */
+    bool one_block, per_microbatch;
+    int phase;                   /* enum phase, or -1: all */
+    const char *kind;            /* "all_reduce" */
+    unsigned axes;
+    bool at_most;
+    int64_t count;
+    struct span span;
+};
+
 enum schedule_kind { SCHEDULE_GPIPE, SCHEDULE_ONE_F_ONE_B };
 struct plan {
     const char *name;
@@ -80,6 +92,7 @@ struct plan {
     bool split_uneven;
     int64_t *split_counts;       /* stb_ds array: blocks per stage as written, or NULL */
     struct plan_line *lines;     /* stb_ds array, in program order */
+    struct expectation *expect;  /* stb_ds array */
     double memory_bytes;         /* 0: no limit */
     struct span memory_span;
     bool strict;
@@ -140,6 +153,7 @@ struct module {
     struct options *options;
     struct ast **programs;       /* the main file and its imports */
     struct dim **dims;           /* stb_ds array: declared dims */
+    struct user_op **user_ops;   /* stb_ds array: declared ops (user_op.h) */
     struct param **params;       /* stb_ds array, declaration order; optimizer states follow */
     struct plan **plans;         /* stb_ds array */
     struct plan *plan;           /* the chosen one, elaborated; others have only name and ast */

@@ -3,6 +3,7 @@
 #include "../base/diag.h"
 #include "../passes.h"
 #include "boxer.h"
+#include "survey.h"
 
 int rank_stage(const struct physical *p, int rank)
 {
@@ -66,4 +67,6 @@ void box(struct module *m)
         }
     for (int s = 0; s < p->nstage; s++)
         stage_verify(p, &p->stages[s]);
+    check_expectations(m);
+    check_hosts(m);
 }

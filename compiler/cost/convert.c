@@ -3,6 +3,7 @@
  * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
  * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there. */
 #include "convert.h"
+#include "cluster.h"
 #include <math.h>
 #include <string.h>
 
@@ -17,21 +18,26 @@ bool step_is_comm(enum step_kind k)
     return k >= STEP_ALL_GATHER;
 }
 
+static const struct cluster *cluster_of(const struct mesh *m)
+{
+    return m->cluster ? m->cluster : cluster_default();
+}
+
 double axis_bandwidth(const struct mesh *m, int axis)
 {
-    double span = (double)m->axis[axis].stride * m->axis[axis].size;
-    return (span <= 8 ? 200e9 : 25e9) / (1 + 0.01 * log2((double)m->axis[axis].stride + 1));
+    const struct cluster *c = cluster_of(m);
+    return (m->axis[axis].crosses ? c->between : c->inside) / (1 + 0.01 * log2((double)m->axis[axis].stride + 1));
 }
 
 double axis_latency(const struct mesh *m, int axis)
 {
-    double span = (double)m->axis[axis].stride * m->axis[axis].size;
-    return span <= 8 ? 4e-6 : 10e-6;
+    const struct cluster *c = cluster_of(m);
+    return m->axis[axis].crosses ? c->between_latency : c->inside_latency;
 }
 
-double cost_flop_rate(void)
+double cost_flop_rate(const struct mesh *m)
 {
-    return 100e12;
+    return cluster_of(m)->flops;
 }
 
 double step_seconds(enum step_kind kind, double bytes, const struct mesh *m, unsigned axes)

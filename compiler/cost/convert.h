@@ -37,11 +37,11 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
 double convert_cost(const struct value *v, const struct layout *from, const struct layout *to, const struct mesh *m);
                                                      /* seconds; INFINITY when convert_path gives -1 */
 
-/* The alpha-beta model. Inner axes (small strides) are the faster ones. */
+/* The alpha-beta model, with the numbers of the mesh's cluster. Inner axes (small strides) are a little faster. */
 double axis_bandwidth(const struct mesh *m, int axis);               /* bytes per second */
 double axis_latency(const struct mesh *m, int axis);                 /* seconds per collective */
 double step_seconds(enum step_kind kind, double bytes, const struct mesh *m, unsigned axes);
-double cost_flop_rate(void);                                         /* FLOP per second of one rank */
+double cost_flop_rate(const struct mesh *m);                                       /* FLOP per second of one rank */
 
 /* Where conversions happen. A value is converted for all readers of one phase at once, in that phase and in the region
  * that defines it (a captured value once, outside the body). What a later phase finds is the stored layout `lay`, or,

@@ -21,7 +21,7 @@
 
 /* ---- names.c ---- */
 
-enum decl_kind { DECL_DIM, DECL_CONST, DECL_LAYER, DECL_MODEL };
+enum decl_kind { DECL_DIM, DECL_CONST, DECL_LAYER, DECL_MODEL, DECL_OP };
 enum decl_state { DECL_FRESH, DECL_BUSY, DECL_READY, DECL_BAD };
 struct decl {
     enum decl_kind kind;
@@ -29,6 +29,7 @@ struct decl {
     struct ast *ast;
     enum decl_state state;
     struct dim *dim;             /* DECL_DIM */
+    struct op *op;               /* DECL_OP */
     double num;                  /* DECL_CONST, and the size of a dim */
     bool calling;                /* a layer whose body is being elaborated: a second call is a recursion */
     struct span call;            /* where that call is written */
@@ -37,7 +38,7 @@ struct decl {
 struct elab {
     struct module *m;
     struct decl **decls;                             /* stb_ds array, in program order */
-    struct ast *model, *train, *evaluate, *sample;   /* NULL where the program has none */
+    struct ast *model, *train, *evaluate, *sample, *cluster;   /* NULL where the program has none */
     struct ast **files, **plans;                     /* stb_ds arrays */
     struct { const char *key; struct param *value; } *params;        /* by path, over all entries */
     const char **labels;                             /* paths of labelled calls, for suggestions */
@@ -54,6 +55,8 @@ struct frame;
 struct decl *names_find(struct elab *e, const char *name);
 bool decl_ready(struct frame *f, struct decl *d, struct span use);    /* evaluates a dim or const at first use */
 void names_settle(struct elab *e);                   /* evaluates every dim and const; unused --set are errors */
+const char *beside(const char *importer, const char *path);          /* a path that a program names */
+void user_ops_settle(struct elab *e);                /* user_op.c: declared ops become ops */
 void names_candidates(struct elab *e, const char ***to);
 
 /* ---- scope.c ---- */
@@ -191,6 +194,8 @@ void scale_input(struct elab *e, struct value *v);
 void plans_collect(struct elab *e);                  /* lists all, elaborates the chosen one */
 void mesh_build(struct frame *f, struct plan *p, struct ast *a);
 void mesh_add_time(struct plan *p);
+void expect_collect(struct frame *f, struct plan *p, struct ast *a);                            /* expect.c */
+void cluster_collect(struct frame *f, struct plan *p, struct ast *in_plan, struct ast *on);     /* cluster.c */
 void axis_unknown(const struct mesh *m, const char *name, struct span span);
 struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout, bool in_model);
 

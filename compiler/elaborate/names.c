@@ -57,7 +57,7 @@ static void declare(struct elab *e, enum decl_kind kind, struct ast *a)
     arrput(e->decls, d);
 }
 
-static const char *beside(const char *importer, const char *path)
+const char *beside(const char *importer, const char *path)
 {
     const char *slash = strrchr(importer, '/');
     return path[0] == '/' || !slash ? path : mem_printf("%.*s%s", (int)(slash + 1 - importer), importer, path);
@@ -107,6 +107,9 @@ static void collect(struct elab *e, struct ast *program)
         case AST_LAYER:
             declare(e, DECL_LAYER, a);
             break;
+        case AST_OP:
+            declare(e, DECL_OP, a);
+            break;
         case AST_MODEL:
             once(&e->model, a, "model");
             if (e->model == a)
@@ -128,8 +131,7 @@ static void collect(struct elab *e, struct ast *program)
             arrput(e->files, a);
             break;
         case AST_CLUSTER:
-            diag_error(E_BLOCK_LINE, a->span,
-                       "a cluster block has no use in this version: plans are not compared by cost");
+            once(&e->cluster, a, "cluster");
             break;
         default:
             break;

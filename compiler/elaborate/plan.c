@@ -165,7 +165,7 @@ static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind
 static void unsupported(struct ast *a, const char *what)
 {
     struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
-    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, place, memory and strict");
+    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, place, expect, cluster, memory and strict");
 }
 
 static void read_lines(struct frame *f, struct plan *p)
@@ -193,8 +193,7 @@ static void read_lines(struct frame *f, struct plan *p)
             break;
         case AST_RECOMPUTE: unsupported(a, "recompute"); break;
         case AST_SHARD: unsupported(a, "shard"); break;
-        case AST_EXPECT: unsupported(a, "expect"); break;
-        case AST_CLUSTER: unsupported(a, "cluster"); break;
+        case AST_EXPECT: expect_collect(f, p, a); break;
         case AST_SETTING: unsupported(a, a->name); break;
         default: break;
         }
@@ -204,7 +203,7 @@ static void read_lines(struct frame *f, struct plan *p)
 static void read_plan(struct elab *e, struct plan *p)
 {
     struct frame top = {.e = e};
-    struct ast *mesh = NULL, *mb = NULL, *pipe = NULL;
+    struct ast *mesh = NULL, *mb = NULL, *pipe = NULL, *cluster = NULL;
     for (int i = 0; i < ast_count(p->ast); i++) {
         struct ast *a = p->ast->kids[i];
         if (a->kind == AST_MESH)
@@ -213,6 +212,8 @@ static void read_plan(struct elab *e, struct plan *p)
             once(&mb, a, "microbatches");
         else if (a->kind == AST_PIPELINE)
             once(&pipe, a, "pipeline");
+        else if (a->kind == AST_CLUSTER)
+            once(&cluster, a, "cluster");
     }
     p->mesh.pipe = -1;
     p->mesh.nranks = 1;
@@ -226,6 +227,7 @@ static void read_plan(struct elab *e, struct plan *p)
     if (pipe)
         pipeline(&top, p, pipe);
     read_lines(&top, p);
+    cluster_collect(&top, p, cluster, mesh ? ast_kid(mesh, 1) : NULL);
 }
 
 void plans_collect(struct elab *e)

@@ -325,7 +325,56 @@ static void warn_bubble(const struct placing *p)
     struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
                                   (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", p->stages, bubble * 100);
     diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", p->stages);
-    diag_help(d, "take at least %d micro-batches", p->stages);
+    diag_help(d, "take %d micro-batches or more", 4 * p->stages);
+}
+
+static bool has_params(const struct region *r, int stage)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        bool here = n->stage == stage;
+        if (n->body && n->body->cut)
+            here = n->body->cut[stage + 1] > n->body->cut[stage];
+        if (here && n->phase != PHASE_UPDATE && (n->op == &op_param || (n->body && has_params(n->body, -1))))
+            return true;
+        if (stage < 0 && n->op == &op_param)
+            return true;
+    }
+    return false;
+}
+
+/* Stages that do nothing, hold nothing to train, or have more than twice the blocks of others. */
+static void warn_stages(const struct placing *p)
+{
+    const struct plan *plan = p->plan;
+    const int64_t *cut = p->cut ? p->cut->body->cut : NULL;
+    struct span at = cut ? plan->split_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
+    const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
+    int64_t most = 0, least = INT64_MAX;
+    for (int s = 0; s < p->stages; s++) {
+        bool works = cut && cut[s + 1] > cut[s];
+        for (int i = 0; i < arrlen(p->g->root->nodes) && !works; i++)
+            works = p->g->root->nodes[i]->stage == s && !(p->g->root->nodes[i]->op->flags & OP_SOURCE);
+        if (!works || !has_params(p->g->root, s)) {
+            struct diag *d = diag_warning(W_STAGE, at, works ? "stage %d of '%s' has no parameters" : "stage %d of '%s' has nothing to do",
+                                          s, axis);
+            if (cut)
+                diag_help(d, "give it blocks: `split %s = [..]`, or take '%s' of size %d", plan->split, axis, p->stages - 1);
+            else
+                diag_help(d, "cut a repeat over the stages with `split`, or place calls there with `place`");
+            return;
+        }
+        if (cut && cut[s + 1] - cut[s] > most)
+            most = cut[s + 1] - cut[s];
+        if (cut && cut[s + 1] - cut[s] < least)
+            least = cut[s + 1] - cut[s];
+    }
+    if (!cut || most <= 2 * least)
+        return;
+    struct diag *d = diag_warning(W_STAGE, at, "stages have between %lld and %lld blocks of '%s'", (long long)least,
+                                  (long long)most, plan->split);
+    diag_help(d, "the slowest stage sets the pace: `split %s%s` gives each the same", plan->split,
+              p->cut->body->count % p->stages ? " uneven" : "");
 }
 
 void place(struct module *m)
@@ -350,8 +399,10 @@ void place(struct module *m)
         place_update(&p);
         place_sources(&p, true);
         place_bodies(g->root, -1);
-        if (!warned)
+        if (!warned) {
             warn_bubble(&p);
+            warn_stages(&p);
+        }
         warned = true;
         if (diag_errors())
             return;

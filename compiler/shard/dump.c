@@ -1,5 +1,6 @@
 /* --emit=sbp: every tensor with its layout, why it has it, and what its readers convert it to. */
 #include "shard.h"
+#include "../cost/cluster.h"
 #include <string.h>
 
 struct dumping {
@@ -110,6 +111,13 @@ void shard_dump(FILE *to, struct module *m)
     if (!m->plan)
         return;
     struct dumping d = { .to = to, .m = m, .mesh = &m->plan->mesh };
+    unsigned crossing = 0;
+    for (int a = 0; a < d.mesh->naxis; a++)
+        crossing |= d.mesh->axis[a].crosses ? 1u << a : 0;
+    fprintf(to, "cluster %s\n", cluster_text(d.mesh->cluster));
+    if (crossing)
+        fprintf(to, "between hosts: %s\n", axis_names(d.mesh, crossing));
+    fputc('\n', to);
     for (int k = 0; k < arrlen(m->params); k++) {
         const struct param *p = m->params[k];
         struct value like = { .type = p->type, .ndim = p->ndim };

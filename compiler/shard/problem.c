@@ -56,6 +56,16 @@ static double others(const struct problem *p)
     return parts;
 }
 
+/* What all axes pay together is shared out among them, so that the sum over the axes is no more than the whole. */
+static double share(const struct problem *p)
+{
+    const struct mesh *m = p->s->mesh;
+    int axes = 0;
+    for (int a = 0; a < m->naxis; a++)
+        axes += m->axis[a].size > 1 && a != m->pipe && a != m->mb;
+    return p->optimistic && axes > 1 ? 1.0 / axes : 1;
+}
+
 /* The split that a data axis gives to v, or CODE_NONE. */
 static int data_code(const struct problem *p, const struct part *t, const struct value *v)
 {
@@ -115,7 +125,7 @@ static double together(const struct problem *p, const struct value *v, enum phas
     layout_normalise(&to, m);
     if (!layout_divides(p->s, v, &from) || !layout_divides(p->s, v, &to))
         return INFINITY;
-    double n = times(p, v, phase), cost = home ? layout_bytes(v, &from, m) / others(p) * n / store_rate : 0;
+    double n = times(p, v, phase), cost = home ? layout_bytes(v, &from, m) / others(p) * n / store_rate * share(p) : 0;
     if (!moves)
         return cost;
     struct step steps[MAX_STEP];
@@ -126,11 +136,10 @@ static double together(const struct problem *p, const struct value *v, enum phas
         double sent = steps[k].seconds - start;
         if (phase == PHASE_UPDATE && step_is_comm(steps[k].kind) && in_bucket(v))
             start *= 0.002;
-        if (p->optimistic)
-            start /= m->naxis;
+        start *= share(p);
         seconds += sent / others(p) + start;
     }
-    return cost + (seconds + layout_bytes(v, &to, m) / others(p) / store_rate) * n;
+    return cost + (seconds + layout_bytes(v, &to, m) / others(p) / store_rate * share(p)) * n;
 }
 
 /* What one axis adds alone. */
@@ -267,7 +276,7 @@ static double actor_cost(const struct joint *j, const int *at)
         if (split && !m->axis[a].time)
             flops /= m->axis[a].size;
     }
-    return flops / cost_flop_rate();
+    return flops / cost_flop_rate(m) * share(p);
 }
 
 /* ---- variables ---- */

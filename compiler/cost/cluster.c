@@ -1,0 +1,123 @@
+/* Defaults, files and names of clusters; see cluster.h. */
+#include "cluster.h"
+#include "../base/diag.h"
+#include "../graph.h"
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+/* f32 rates are those of tensor cores that round operands to 19 bits; links are one direction. */
+static const struct cluster known[] = {
+    { .name = "h200", .devices = 8, .memory = 141e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
+      .between_latency = 10e-6, .flops = 200e12 },
+    { .name = "h100", .devices = 8, .memory = 80e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
+      .between_latency = 10e-6, .flops = 200e12 },
+    { .name = "a100", .devices = 8, .memory = 80e9, .inside = 300e9, .inside_latency = 4e-6, .between = 25e9,
+      .between_latency = 12e-6, .flops = 80e12 },
+};
+
+const struct cluster *cluster_default(void)
+{
+    return &known[0];
+}
+
+/* This machine: one host whose ranks share its cores and its memory. */
+static const struct cluster *this_machine(void)
+{
+    struct cluster *c = NEW(struct cluster);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6, .between = 1e9,
+                           .between_latency = 50e-6, .flops = 30e9 * (double)(cores > 0 ? cores : 1) };
+    return c;
+}
+
+const struct cluster *cluster_named(const char *name)
+{
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (!strcmp(known[k].name, name))
+            return &known[k];
+    return !strcmp(name, "here") ? this_machine() : NULL;
+}
+
+const char **cluster_names(void)
+{
+    const char **names = NULL;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        arrput(names, known[k].name);
+    arrput(names, "here");
+    return names;
+}
+
+static bool number(const char *path, json_t *all, const char *key, double *to, double least)
+{
+    json_t *v = json_object_get(all, key);
+    if (!v)
+        return true;
+    if (json_is_number(v) && json_number_value(v) >= least && json_number_value(v) < 1e30) {
+        *to = json_number_value(v);
+        return true;
+    }
+    diag_error(E_FILE, (struct span){0}, "'%s' of '%s' is not a number of at least %g", key, path, least);
+    return false;
+}
+
+const struct cluster *cluster_read(const char *path)
+{
+    static const char *const keys[] = { "name", "hosts", "devices", "memory", "inside", "inside_latency", "between",
+                                        "between_latency", "flops" };
+    json_error_t error;
+    json_t *all = json_load_file(path, 0, &error), *unused;
+    const char *key;
+    if (!json_is_object(all)) {
+        struct diag *d = diag_error(E_FILE, (struct span){0}, "no cluster can be read from '%s'", path);
+        if (all || error.line <= 0)
+            diag_help(d, "give a JSON object, or one of a100, h100, h200, here");
+        else
+            diag_note(d, "line %d: %.80s", error.line, error.text);
+        json_decref(all);
+        return NULL;
+    }
+    json_object_foreach(all, key, unused) {
+        bool fine = false;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            fine |= !strcmp(keys[k], key);
+        if (!fine) {
+            diag_help(diag_error(E_FILE, (struct span){0}, "a cluster has no '%.40s' (in '%s')", key, path),
+                      "its fields are hosts, devices, memory, inside, inside_latency, between, between_latency, flops");
+            json_decref(all);
+            return NULL;
+        }
+    }
+    struct cluster *c = NEW(struct cluster);
+    *c = *cluster_default();
+    double hosts = 0, devices = (double)c->devices;
+    bool fine = number(path, all, "hosts", &hosts, 1) && number(path, all, "devices", &devices, 1) &&
+                number(path, all, "memory", &c->memory, 0) && number(path, all, "inside", &c->inside, 1) &&
+                number(path, all, "inside_latency", &c->inside_latency, 0) && number(path, all, "between", &c->between, 1) &&
+                number(path, all, "between_latency", &c->between_latency, 0) && number(path, all, "flops", &c->flops, 1);
+    c->hosts = (int64_t)hosts;
+    c->devices = (int64_t)devices;
+    c->given = true;
+    c->name = mem_strdup(json_is_string(json_object_get(all, "name")) ? json_string_value(json_object_get(all, "name")) : path);
+    json_decref(all);
+    return fine ? c : NULL;
+}
+
+const char *cluster_text(const struct cluster *c)
+{
+    const char *hosts = c->hosts ? mem_printf("%lld host%s of ", (long long)c->hosts, c->hosts == 1 ? "" : "s") : "hosts of ";
+    const char *devices = c->devices == 1 << 20 ? "any number of devices" : mem_printf("%lld devices", (long long)c->devices);
+    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; %.4g TFLOP/s",
+                      c->name, hosts, devices, c->inside / 1e9, c->inside_latency * 1e6, c->between / 1e9,
+                      c->between_latency * 1e6, c->flops / 1e12);
+}
+
+void cluster_cross(struct mesh *m)
+{
+    for (int a = 0; a < m->naxis; a++) {
+        struct axis *x = &m->axis[a];
+        x->crosses = false;
+        for (int r = 0; r < m->nranks && !x->time && !x->crosses; r++)
+            x->crosses = m->host[r] != m->host[r - mesh_coord(m, r, a) * x->stride];
+    }
+}

@@ -1,0 +1,31 @@
+/* The machines a plan runs on, as far as cost knows them: hosts of equal devices, fast links inside a host and slower ones
+ * between hosts. Written in the plan or the program (`cluster { .. }`), read from a JSON file or taken from the defaults
+ * (--cluster FILE or NAME); else the default below. */
+#ifndef FLOWC_COST_CLUSTER_H
+#define FLOWC_COST_CLUSTER_H
+#include "../base/source.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mesh;
+struct cluster {
+    const char *name;
+    int64_t hosts;               /* 0: as many as it takes */
+    int64_t devices;             /* of one host */
+    double memory;               /* bytes of one device; 0: unknown */
+    double inside, inside_latency, between, between_latency;     /* bytes per second of one device; seconds a call */
+    double flops;                /* per second and device, of contractions in f32 */
+    struct span span;            /* where it is written */
+    bool given;                  /* not the default */
+};
+
+const struct cluster *cluster_default(void);
+const struct cluster *cluster_named(const char *name);           /* a100, h100, h200, here; NULL */
+const char **cluster_names(void);                                /* stb_ds array */
+/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops. NULL after a
+ * diagnostic. */
+const struct cluster *cluster_read(const char *path);
+const char *cluster_text(const struct cluster *c);               /* one line of its numbers */
+/* Which axes cross hosts, once strides and hosts are known. */
+void cluster_cross(struct mesh *m);
+#endif

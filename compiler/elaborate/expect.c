@@ -1,0 +1,91 @@
+/* `expect comm PATTERN conditions : collective(axes) == count`. */
+#include "elaborate.h"
+#include <ctype.h>
+#include <string.h>
+
+/* h[i].attn -> h[*].attn; an index that is a name asks about one block. */
+static const char *without_names(const char *pattern, bool *one_block)
+{
+    const char *text = "";
+    for (const char *s = pattern; *s;) {
+        size_t n = strcspn(s, "[");
+        text = mem_printf("%s%.*s", text, (int)n, s);
+        s += n;
+        if (!*s)
+            break;
+        n = strcspn(s, "]");
+        bool name = isalpha((unsigned char)s[1]) || s[1] == '_';
+        *one_block |= name;
+        text = mem_printf("%s%.*s]", text, name ? 2 : (int)n, name ? "[*" : s);
+        s += n + (s[n] == ']');
+    }
+    return intern(text);
+}
+
+static bool condition(struct ast *a, struct expectation *x)
+{
+    if (!strcmp(a->name, "microbatch")) {
+        x->per_microbatch = true;
+        return true;
+    }
+    if (!strcmp(a->name, "step"))
+        return true;
+    const char **names = NULL;
+    for (int p = 0; p < PHASES; p++) {
+        if (!strcmp(a->name, phase_name[p])) {
+            x->phase = p;
+            return true;
+        }
+        arrput(names, phase_name[p]);
+    }
+    struct diag *d = diag_error(E_BLOCK_LINE, a->span, "`expect` cannot be about '%s'", a->name);
+    const char *near = suggest(a->name, names);
+    if (near)
+        diag_help(d, "did you mean '%s'?", near);
+    else
+        diag_help(d, "write `per microbatch` or `per step`, and one of forward, backward, update");
+    return false;
+}
+
+void expect_collect(struct frame *f, struct plan *p, struct ast *a)
+{
+    static const char *const kinds[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "stage_reduce" };
+    struct ast *comparison = NULL, *call, *conditions = ast_kid(a, 1);
+    for (int i = 0; i < ast_count(a); i++)
+        if (a->kids[i] && a->kids[i]->kind == AST_BINARY)
+            comparison = a->kids[i];
+    struct expectation x = { .phase = -1, .span = a->span, .at_most = !strcmp(comparison->name, "<=") };
+    call = ast_kid(comparison, 0);
+    x.pattern = without_names(ast_kid(a, 0)->name, &x.one_block);
+    for (int i = 0; i < ast_count(conditions); i++)
+        if (!condition(conditions->kids[i], &x))
+            return;
+    struct ast *kind = ast_kid(call, 0);
+    const char **names = NULL;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        arrput(names, kinds[k]);
+        if (!strcmp(kinds[k], kind->name))
+            x.kind = kinds[k];
+    }
+    if (!x.kind) {
+        struct diag *d = diag_error(E_BLOCK_LINE, kind->span, "no collective is called '%s'", kind->name);
+        const char *near = suggest(kind->name, names);
+        if (near)
+            diag_help(d, "did you mean '%s'?", near);
+        else
+            diag_help(d, "they are all_reduce, all_gather, reduce_scatter, all_to_all, send and stage_reduce");
+        return;
+    }
+    for (int i = 1; i < ast_count(call); i++) {
+        unsigned axes = mesh_axes(&p->mesh, call->kids[i]->name);
+        if (!axes) {
+            axis_unknown(&p->mesh, call->kids[i]->name, call->kids[i]->span);
+            return;
+        }
+        for (int k = 0; k < p->mesh.naxis; k++)          /* an axis of one rank sends nothing */
+            if (axes >> k & 1 && p->mesh.axis[k].size > 1)
+                x.axes |= 1u << k;
+    }
+    if (const_int(f, ast_kid(comparison, 1), 0, "the number of collectives", &x.count))
+        arrput(p->expect, x);
+}
