@@ -109,13 +109,24 @@ static void remove_older(const char *dir, const char *keep)
         closedir(list);
 }
 
+static bool is_empty(const char *dir)
+{
+    int entries = 0;
+    DIR *list = opendir(dir);
+    while (list && readdir(list))
+        entries++;
+    if (list)
+        closedir(list);
+    return entries <= 2;                 /* itself and its parent */
+}
+
 char *fl_checkpoint_refuse(const char *dir)
 {
     struct stat s;
     bool there = !lstat(dir, &s);
     char *home = there ? fl_printf("%s", dir) : fl_printf("%s.new", dir);
-    if (there && !is_directory(dir))
-        return fl_printf("--save %s: it exists and is no directory; name another one", dir);
+    if (there && (!is_directory(dir) || (!newest(dir) && !is_empty(dir))))
+        return fl_printf("--save %s: it exists and is no directory of checkpoints; name another one", dir);
     if (!there && mkdir(home, 0777) && errno != EEXIST)
         return fl_printf("--save %s: cannot make %s: %s", dir, home, strerror(errno));
     char *complaint = access(home, W_OK) ? fl_printf("--save %s: cannot write there: %s", dir, strerror(errno)) : NULL;

@@ -3,8 +3,8 @@
 #define FL_CHECKPOINT_H
 #include "flow_rt.h"
 
-/* Before the first step, on one rank: NULL when a checkpoint can be written into dir, else why not. What is no directory
- * is never replaced. */
+/* Before the first step, on one rank: NULL when a checkpoint can be written into dir, else why not. What is not empty
+ * and no directory of checkpoints is left alone. */
 char *fl_checkpoint_refuse(const char *dir);
 /* All ranks. `done`: steps done so far. In every moment dir is absent or holds a complete checkpoint. */
 void fl_checkpoint_save(struct fl_run *run, const char *dir, int64_t done);

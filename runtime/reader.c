@@ -23,10 +23,11 @@ struct file {
     const uint8_t *map, *data;
     int64_t map_bytes, length;           /* length: elements */
     int64_t batch, batches;              /* elements in a batch; whole batches */
-    int64_t step;                        /* current batch */
+    int64_t at;                          /* first element of the current batch */
 };
 
 static struct file *files;               /* one per fl_program.data */
+static struct { int64_t step, position; } *resumed;      /* likewise: where the batch of that step starts */
 static const int32_t *context_ids;
 static int64_t context_length;
 
@@ -142,20 +143,28 @@ bool fl_reader_exists(enum fl_entry entry)
     return true;
 }
 
-void fl_reader_seek(enum fl_entry entry, int64_t step)
+void fl_reader_resume(int data, int64_t step, int64_t position)
 {
-    for (int i = 0; files && i < fl_program.ndata; i++)
-        if (files[i].open && fl_program.data[i].entry == entry && files[i].batches)
-            files[i].step = step % files[i].batches;
+    if (!resumed)
+        resumed = fl_alloc(fl_program.ndata * (int64_t)sizeof *resumed);
+    resumed[data].step = step;
+    resumed[data].position = position < 0 ? 0 : position;
 }
 
-int64_t fl_reader_position(enum fl_entry entry)
+/* From a position in the file on, whole batches to its end, then from its start again. */
+void fl_reader_seek(enum fl_entry entry, int64_t step)
 {
-    for (int i = 0; files && i < fl_program.ndata; i++)
-        if (files[i].open && fl_program.data[i].entry == entry)
-            return files[i].step * files[i].batch;
-    return 0;
+    for (int i = 0; files && i < fl_program.ndata; i++) {
+        struct file *f = &files[i];
+        if (!f->open || fl_program.data[i].entry != entry || !f->batches)
+            continue;
+        int64_t ahead = step - (resumed ? resumed[i].step : 0), from = resumed ? resumed[i].position : 0;
+        int64_t end = f->length - is_tokens(&fl_program.data[i]), left = from < end ? (end - from) / f->batch : 0;
+        f->at = ahead < left ? from + ahead * f->batch : (ahead - left) % f->batches * f->batch;
+    }
 }
+
+int64_t fl_reader_position(int data) { return files && files[data].open ? files[data].at : 0; }
 
 void fl_reader_context(const int32_t *context, int64_t n)
 {
@@ -170,7 +179,7 @@ struct filling { const struct fl_input *input; const struct fl_data *data; const
 static void fill_row(void *context, int64_t at, int64_t index, int64_t n)
 {
     struct filling *c = context;
-    int64_t first = c->file ? c->file->step * c->file->batch + index + (is_tokens(c->data) ? c->input->part : 0) : 0;
+    int64_t first = c->file ? c->file->at + index + (is_tokens(c->data) ? c->input->part : 0) : 0;
     int64_t width = c->input->tensor.ndim ? c->input->tensor.dim[c->input->tensor.ndim - 1].size : 1;
     for (int64_t j = 0; j < n; j++) {
         int64_t t = (index + j) % width;
@@ -228,5 +237,7 @@ void fl_reader_close(void)
         if (files[i].map && files[i].map_bytes > 0)
             munmap((void *)files[i].map, (size_t)files[i].map_bytes);
     free(files);
+    free(resumed);
     files = NULL;
+    resumed = NULL;
 }

@@ -9,7 +9,9 @@ void fl_reader_open(enum fl_entry entry, const char *instead);
 bool fl_reader_exists(enum fl_entry entry);          /* do all files the program names for the entry exist here? */
 /* From now on fl_read_input gives this entry's batch number `step` (from 0; wraps). */
 void fl_reader_seek(enum fl_entry entry, int64_t step);
-int64_t fl_reader_position(enum fl_entry entry);     /* first token of that batch in its file */
+int64_t fl_reader_position(int data);                /* first element of that batch in file `data` of fl_program */
+/* Before the first seek: the batch of `step` starts at this position of file `data`. */
+void fl_reader_resume(int data, int64_t step, int64_t position);
 /* What inputs without data read: context[t] at position t of every sequence. */
 void fl_reader_context(const int32_t *context, int64_t n);
 void fl_reader_close(void);

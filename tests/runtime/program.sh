@@ -60,7 +60,7 @@ set +e; $mpirun -n 1 "${bigram}2" 2>err.txt; got=$?; set -e
 rejects 2 'unknown option --stepz' 2 --stepz 3
 rejects 1 'no checkpoint in nowhere' 2 --resume nowhere
 mkdir mine && echo precious >mine/file && mkfifo pipe
-rejects 1 'mine: it exists and is no checkpoint' 2 --steps 1 --save mine
+rejects 1 'mine: it exists and is no directory of checkpoints' 2 --steps 1 --save mine
 rejects 1 'pipe exists and is no plain file' 2 --steps 1 --export pipe
 rejects 1 'cannot make nowhere/ck.new' 2 --steps 1 --save nowhere/ck
 [ "$(cat mine/file)" = precious ] && [ -p pipe ] && [ ! -e mine.new ] && [ ! -e pipe.part ] || fail "something was replaced"
