@@ -8,8 +8,8 @@
 
 static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
-    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--cluster F.json|NAME] [--time]\n"
-    "             [--diagnostics=json]\n"
+    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--explain NAME]\n"
+    "             [--diff PLAN2] [--cluster F.json|NAME] [--time] [--diagnostics=json]\n"
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
 
 static bool emit_json;
@@ -87,11 +87,29 @@ static bool compile(struct module *m, const struct pass *dumped)
         for (int e = 0; e < ENTRIES; e++)
             if (m->graph[e])
                 graph_verify(m->graph[e], p->name);
+        if (p->run == shard && m->explained) {
+            fputs(m->explained, stdout);
+            return true;
+        }
         if (p == dumped) {
             p->dump(stdout, m);
             return true;
         }
     }
+    return true;
+}
+
+/* --diff: compiles the program under the other plan too. */
+static bool compare(struct module *m, const char *plan)
+{
+    struct module *other = NEW(struct module);
+    struct options *o = NEW(struct options);
+    *o = *m->options;
+    o->plan = plan;
+    other->options = o;
+    if (!compile(other, NULL))
+        return false;
+    plan_diff(stdout, m, other);
     return true;
 }
 
@@ -116,6 +134,7 @@ static int run(int argc, char **argv)
 {
     struct options o = {.target = "cuda"};
     const struct pass *dumped = NULL;
+    const char *diff = NULL;
     bool json = false;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
@@ -147,6 +166,10 @@ static int run(int argc, char **argv)
             o.out = argv[++i];
         } else if (!strcmp(a, "--plan")) {
             o.plan = argv[++i];
+        } else if (!strcmp(a, "--explain")) {
+            o.explain = argv[++i];
+        } else if (!strcmp(a, "--diff")) {
+            diff = argv[++i];
         } else if (!strcmp(a, "--cluster")) {
             o.cluster = argv[++i];
         } else if (!strcmp(a, "--target")) {
@@ -171,11 +194,13 @@ static int run(int argc, char **argv)
     }
     if (!o.file)
         return usage(NULL, NULL);
-    if (o.check || dumped)
+    if (o.check || dumped || diff || o.explain)
         o.out = NULL;
     struct module *m = NEW(struct module);
     m->options = &o;
     bool fine = compile(m, dumped);
+    if (fine && diff)
+        fine = compare(m, diff);
     diag_print(stderr, json);
     return fine ? 0 : 1;
 }

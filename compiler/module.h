@@ -11,6 +11,7 @@ struct options {                 /* the command line, as far as passes care */
     const char *target;          /* "cuda" or "cpu" */
     const char *out;             /* directory or NULL */
     struct { const char *name; const char *value; bool used; } *set;   /* stb_ds array of --set NAME=VALUE */
+    const char *explain;         /* --explain NAME, or NULL */
     const char *cluster;         /* --cluster: a name or a file, or NULL */
     bool check, verify, time;
 };
@@ -165,5 +166,6 @@ struct module {
     struct file_rules files;
     struct graph *graph[ENTRIES];     /* logical; NULL for entries the program lacks */
     struct physical *physical;        /* after box */
+    char *explained;                  /* after shard, with options->explain */
 };
 #endif

@@ -46,5 +46,6 @@ void physical_dump(FILE *to, struct module *m);       /* --emit=physical (box, f
 void comm_dump(FILE *to, struct module *m, bool json);
 void schedule_dump(FILE *to, struct module *m, bool json);
 void memory_dump(FILE *to, struct module *m, bool json);
+void plan_diff(FILE *to, struct module *a, struct module *b);    /* --diff: both after all passes but emit */
 void shard_dump(FILE *to, struct module *m);          /* --emit=sbp: every tensor with its layout and why */
 #endif

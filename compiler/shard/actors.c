@@ -25,6 +25,8 @@ double region_times(const struct region *r)
 int value_fixed(const struct sharding *s, const struct value *v, int axis)
 {
     const struct fixed *f = &s->fixed[v->id];
+    if (v == s->freed)
+        return CODE_NONE;
     return f->axes >> axis & 1 ? sbp_code(f->lay.ax[axis]) : CODE_NONE;
 }
 
@@ -155,12 +157,19 @@ static void offer_all_same(struct sharding *s, struct actor *a, int axis)
         offer_same(s, a, axis, CODE_P + REDUCE_SUM);
 }
 
+const struct plan_line *param_line(const struct sharding *s, const struct value *v)
+{
+    const struct param *p = node_param(s, v->def);
+    return s->freed && s->freed->def && node_param(s, s->freed->def) == p ? NULL : p->line;
+}
+
 /* Where no line says how a parameter is stored, cost does; but it is never split where an axis splits an input: that
  * would be another kind of data parallelism, which a line asks for. */
 static void offer_param(struct sharding *s, struct actor *a, int axis)
 {
     const struct param *p = node_param(s, a->node);
-    bool open = !p->line && !s->stored && !s->mesh->axis[axis].time;
+    bool freed = s->freed && s->freed->def && node_param(s, s->freed->def) == p;
+    bool open = (freed || (!p->line && !s->stored)) && !s->mesh->axis[axis].time;
     for (int k = 0; k < arrlen(s->data) && open; k++)
         open = s->data[k].axis != axis;
     offer_same(s, a, axis, open ? CODE_B : sbp_code(p->lay.ax[axis]));

@@ -85,7 +85,7 @@ static bool is_parameter(const struct value *v)
 static bool param_has_line(const struct problem *p, const struct part *t, const struct value *v)
 {
     const struct param *w = node_param(p->s, v->def);
-    return w->line && code_is_split(sbp_code(w->lay.ax[t->axis]));
+    return param_line(p->s, v) && code_is_split(sbp_code(w->lay.ax[t->axis]));
 }
 
 static bool split_by_weight(const struct problem *p, const struct part *t, const struct dim *dim)
@@ -93,7 +93,8 @@ static bool split_by_weight(const struct problem *p, const struct part *t, const
     for (int k = 0; k < arrlen(p->s->m->params); k++) {
         const struct param *w = p->s->m->params[k];
         int code = sbp_code(w->lay.ax[t->axis]);
-        if (w->line && code_is_split(code) && w->dim[code - CODE_S] == dim)
+        bool freed = p->s->freed && p->s->freed->def && node_param(p->s, p->s->freed->def) == w;
+        if (w->line && !freed && code_is_split(code) && w->dim[code - CODE_S] == dim)
             return true;
     }
     return false;
@@ -351,7 +352,7 @@ double read_cost(const struct problem *p, const struct part *t, const struct act
                  int data)
 {
     const struct value *v = act->in[operand];
-    if (p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> t->axis & 1 && act->node->op != &op_output)
+    if (v != p->s->freed && p->s->fixed[v->id].pin && p->s->fixed[v->id].axes >> t->axis & 1 && act->node->op != &op_output)
         if (need != value_fixed(p->s, v, t->axis) && act->phase == value_phase(v))
             return p->soft ? BROKEN_PRICE : INFINITY;
     if (act->carry < 0 && writes_in_place(act->node, operand))

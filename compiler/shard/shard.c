@@ -3,6 +3,7 @@
  * The time axis comes first, because it settles phases. Then the other axes, in turn and together. Parameters have one
  * storage layout for all entries: from their line, else the one that is cheapest in training. */
 #include "shard.h"
+#include <stdlib.h>
 
 static void give_needs(struct sharding *s, struct region *r)
 {
@@ -91,6 +92,27 @@ int shard_entry(struct sharding *s, struct graph *g, int *order)
     return diag_errors() ? -1 : n;
 }
 
+static void explain_name(struct sharding *s)
+{
+    size_t size;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &size);
+    bool found = to && reasons_put(s, to, s->m->options->explain);
+    if (to)
+        fclose(to);
+    s->m->explained = found ? mem_strdup(text) : NULL;
+    free(text);
+    if (found)
+        return;
+    const char **names = NULL;
+    for (int k = 0; k < arrlen(s->g->values); k++)
+        if (s->g->values[k]->path)
+            arrput(names, s->g->values[k]->path);
+    struct diag *d = diag_error(E_UNKNOWN_NAME, (struct span){0}, "no tensor is called '%s'", s->m->options->explain);
+    const char *near = suggest(s->m->options->explain, names);
+    diag_help(d, near ? "did you mean '%s'?" : "--emit=sbp lists them all; * stands for any text%s", near ? near : "");
+}
+
 static void solve_entry(struct sharding *s, struct graph *g)
 {
     int order[MAX_AXIS], n = shard_entry(s, g, order);
@@ -102,6 +124,8 @@ static void solve_entry(struct sharding *s, struct graph *g)
     store_params(s);
     settle(s);
     lines_drop_idle(s);
+    if (s->m->options->explain && !s->m->explained)
+        explain_name(s);
 }
 
 bool shard_begin(struct sharding *s, struct module *m)

@@ -10,6 +10,7 @@
  *     settle.c      padded sizes and the order of axes that split one dim
  *     explain.c     why no choice is legal
  *     dump.c        --emit=sbp
+ *     reason.c      --explain
  *     solve.c prune.c  the minimiser; knows no layouts
  *
  * Along one axis a layout is a code: 0 is B, 1 + d is S(d), 16 + reduce is P. LATE, on the time axis only, is B once
@@ -56,6 +57,7 @@ struct sharding {
     struct fixed *fixed;                             /* by value id */
     struct { const struct node *key; struct sig *value; } *sigs[MAX_AXIS];   /* signatures by node and axis */
     unsigned joint;                                  /* axes being solved: they do not constrain each other's choices */
+    const struct value *freed;                       /* reason.c: no line is about it for now */
     bool stored;                                     /* an entry before settled how parameters are stored */
     struct { double gap; } choice;                   /* seconds above a lower bound of the cost; 0: the optimum */
 };
@@ -94,6 +96,7 @@ enum phase value_phase(const struct value *v);
 double region_times(const struct region *r);         /* iterations of all repeats around */
 struct actor *actors_of(struct sharding *s, int axis);
 bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code);
+const struct plan_line *param_line(const struct sharding *s, const struct value *v);    /* of a param node's output, or NULL */
 int value_fixed(const struct sharding *s, const struct value *v, int axis);        /* code, or CODE_NONE */
 bool layout_divides(const struct sharding *s, const struct value *v, const struct layout *l);    /* over all axes together */
 bool layout_even(const struct sharding *s, const struct value *v, const struct layout *l);
@@ -104,6 +107,9 @@ void microbatch_solve(struct sharding *s);
 bool axes_in_turn(struct sharding *s, const int *order, int n);   /* false when there is no choice (reported) */
 bool axes_solve(struct sharding *s, const int *order, int n);     /* the same, then all together */
 double layouts_cost(struct sharding *s, unsigned axes);           /* of the layouts as they are, preferences included */
+
+/* ---- reason.c ---- */
+bool reasons_put(struct sharding *s, FILE *to, const char *name); /* false when no tensor has the name */
 
 /* ---- shard.c, in parts for the test against exhaustive search ---- */
 bool shard_begin(struct sharding *s, struct module *m);           /* lines; false after diagnostics */
