@@ -12,6 +12,7 @@
 #include "weights.h"
 #include <math.h>
 #include <mpi.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Learning rate of step k, from 0. The schedule runs over the program's steps, whatever --steps says. */
@@ -32,11 +33,10 @@ static double learning_rate(int64_t k)
 /* Mean of each scalar over the batches of the evaluation. */
 static void evaluate(struct fl_run *run, int64_t done, int64_t last)
 {
-    enum { MOST = 32 };
-    const char *name[MOST];
-    double value[MOST] = { 0 }, loss = 0;
+    const char **name = fl_alloc(fl_program.noutput * (int64_t)sizeof *name);
+    double *value = fl_alloc(fl_program.noutput * (int64_t)sizeof *value), loss = 0;
     int n = 0;
-    for (int k = 0; k < fl_program.noutput && n < MOST; k++) {
+    for (int k = 0; k < fl_program.noutput; k++) {
         const struct fl_output_spec *o = &fl_program.output[k];
         if (o->entry == FL_EVALUATE && o->tensor.ndim == 0 && strcmp(o->name, "loss"))
             name[n++] = o->name;
@@ -51,6 +51,8 @@ static void evaluate(struct fl_run *run, int64_t done, int64_t last)
             value[i] += fl_outputs_scalar(FL_EVALUATE, name[i], &have) / (double)steps;
     }
     fl_report_evaluation(done, last, loss, n, name, value);
+    free(name);
+    free(value);
 }
 
 static void train_step(struct fl_run *run, int64_t k, int64_t last)
