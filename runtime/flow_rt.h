@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "fl_lr.h"
 #include "fl_math.h"
 
 #ifdef __cplusplus
@@ -102,7 +103,6 @@ struct fl_output_spec {                  /* an output or metric of one entry */
     struct fl_tensor tensor;
 };
 
-enum fl_lr { FL_LR_CONSTANT, FL_LR_COSINE, FL_LR_LINEAR };
 struct fl_program_spec {
     const char *name, *plan;             /* "gpt.flow", "dp2_tp2" */
     int nranks;

@@ -10,7 +10,6 @@
 #include "sample.h"
 #include "target.h"
 #include "weights.h"
-#include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +18,7 @@
 static double learning_rate(int64_t k)
 {
     const struct fl_program_spec *p = &fl_program;
-    if (k < p->lr_warmup)
-        return p->lr_peak * (double)(k + 1) / (double)p->lr_warmup;
-    double whole = (double)(p->steps - p->lr_warmup),
-           part = whole > 0 ? fmin(1, (double)(k - p->lr_warmup) / whole) : 1;
-    switch (p->lr) {
-    case FL_LR_COSINE: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 + cos(M_PI * part)) / 2;
-    case FL_LR_LINEAR: return p->lr_floor + (p->lr_peak - p->lr_floor) * (1 - part);
-    default: return p->lr_peak;
-    }
+    return fl_lr_of(p->lr, p->lr_peak, p->lr_floor, p->lr_warmup, p->steps, k);
 }
 
 /* Mean of each scalar over the batches of the evaluation. */

@@ -1,6 +1,7 @@
 /* The update: the squared sum of a gradient, the global norm, the clipping factor and the optimizers. adamw and sgd
  * write the parameter and its states in place. A part of a parameter can be updated alone, so every dim is free; a gradient
  * that is still a sum of parts must be reduced first, so nothing here is linear but the list of squares. */
+#include "../../runtime/fl_lr.h"
 #include "nn.h"
 
 static bool shape_scalar(struct graph *g, struct node *n)
@@ -111,17 +112,8 @@ const struct op op_clip_scale = {
 
 double train_lr(const struct train_spec *t, int64_t step)
 {
-    double k = (double)step, warmup = (double)t->lr_warmup, steps = (double)t->steps;
-    if (step < t->lr_warmup)
-        return t->lr_peak * (k + 1) / warmup;
-    if (t->lr_kind == LR_CONSTANT)
-        return t->lr_peak;
-    double along = steps > warmup ? (k - warmup) / (steps - warmup) : 1;
-    if (along > 1)
-        along = 1;
-    if (t->lr_kind == LR_LINEAR)
-        return t->lr_peak + (t->lr_floor - t->lr_peak) * along;
-    return t->lr_floor + (t->lr_peak - t->lr_floor) * (1 + cos(acos(-1) * along)) / 2;
+    _Static_assert(LR_COSINE == (int)FL_LR_COSINE && LR_LINEAR == (int)FL_LR_LINEAR, "kinds of learning rates");
+    return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->steps, step);
 }
 
 static bool shape_none(struct graph *g, struct node *n)
