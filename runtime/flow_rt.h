@@ -204,12 +204,6 @@ void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, 
  * on a and src on b; otherwise the result is split on b and src on a. */
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
                    int64_t inner, bool split_a, int element_bytes);
-/* Local: this rank's part of outer x n x inner, part number `part` of `parts`. */
-void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
-                   int element_bytes);
-/* Local, S -> P: the part at its place, the identity of `kind` around it. */
-void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
-                 enum fl_reduce kind);
 int fl_comm_rank(const fl_comm *c);
 int fl_comm_size(const fl_comm *c);
 
@@ -262,12 +256,8 @@ void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64
 /* y[outer, n, inner] = rows [at, at + n) of x[outer, nx, inner] (slice, unstack). */
 void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner,
              int element_bytes);
-/* dx[outer, nx, inner] = 0 but for rows [at, at + n), which are dy[outer, n, inner]. */
-void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner);
 /* first: acc = x, otherwise acc += x. */
 void fl_accumulate(float *acc, const float *x, int64_t n, bool first);
-void fl_add(float *y, const float *a, const float *b, int64_t n);            /* y may be a or b */
-void fl_scale(float *y, const float *x, float by, int64_t n);                /* y may be x */
 void fl_positions(int32_t *y, int64_t base, int64_t n);
 
 /* ---- reductions ----
@@ -346,22 +336,16 @@ void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl
 /* y = 0, then y[o, indices[o, j, i] - base, i] += x[o, j, i] in the order of j; y has `count` entries in the dim. */
 void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
 
-/* ---- cross entropy. logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of
- * the whole vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0.
- * ---- loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
-void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
-                      int32_t ignore, float smoothing);
-void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
-                           int64_t n, int64_t valid, int32_t ignore, float smoothing);
-/* The same in pieces, for a split vocabulary: each is partial over the parts, by max or by sum. */
+/* ---- cross entropy, in pieces: each is partial over the parts of a split vocabulary, by max or by sum ----
+ * logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the whole vocabulary)
+ * on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. With m, s and p complete
+ * the loss is m + log(s) - p = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
 void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid); /* P(max) */
 void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base,
                    int64_t valid); /* P(sum) */
 void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
                 int64_t valid, int32_t ignore,
                 float smoothing); /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
-void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
-                int32_t ignore);
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                 const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                 float smoothing);
@@ -373,7 +357,6 @@ struct fl_place {                        /* the local part of a logical tensor *
     int64_t base[FL_MAX_DIM];            /* first index in the logical dim */
     int64_t size[FL_MAX_DIM];            /* logical sizes, without padding */
 };
-uint64_t fl_path_hash(const char *path);
 /* y = keep ? x / (1 - p) : 0. The gradient is the same call on dy. y may be x. */
 void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
                 const struct fl_place *at);

@@ -21,7 +21,6 @@ struct place {
 
 struct sym sym_int(int64_t c);
 struct sym sym_mul(struct sym a, struct sym b);
-bool sym_div(struct sym a, struct sym b, struct sym *q);   /* exact, or false */
 bool sym_same(struct sym a, struct sym b);
 bool sym_is(struct sym a, int64_t c);
 int64_t sym_max(const struct physical *p, struct sym a);   /* with the largest extents, and bases 0 */

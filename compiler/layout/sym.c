@@ -18,23 +18,6 @@ struct sym sym_mul(struct sym a, struct sym b)
     return r;
 }
 
-bool sym_div(struct sym a, struct sym b, struct sym *q)
-{
-    struct sym r = {0};
-    if (!b.c || a.c % b.c)
-        return false;
-    r.c = a.c / b.c;
-    int j = 0;
-    for (int i = 0; i < a.n; i++) {
-        if (j < b.n && a.k[i] == b.k[j])
-            j++;
-        else
-            r.k[r.n++] = a.k[i];
-    }
-    *q = r;
-    return j == b.n;
-}
-
 bool sym_same(struct sym a, struct sym b)
 {
     return a.c == b.c && a.n == b.n && !memcmp(a.k, b.k, sizeof *a.k * (size_t)a.n);

@@ -47,25 +47,6 @@ void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int6
     move(y, n * row, (const char *)x + at * row, nx * row, outer, n * row);
 }
 
-void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner)
-{
-    fl_fill(dx, 0, outer * nx * inner);
-    fl_put(dx, dy, outer, nx, at, n, inner, sizeof(float));
-}
-
-void fl_slice_part(void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
-                   int element_bytes)
-{
-    fl_take(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, element_bytes);
-}
-
-void fl_pad_part(float *dst, const float *src, int64_t outer, int64_t n, int64_t inner, int part, int parts,
-                 enum fl_reduce kind)
-{
-    fl_fill(dst, kind == FL_SUM ? 0 : kind == FL_MAX ? -INFINITY : INFINITY, outer * n * inner);
-    fl_put(dst, src, outer, n, fl_part_base(n, parts, part), fl_part_size(n, parts, part), inner, sizeof(float));
-}
-
 /* The innermost extent of a strided copy, by element size. */
 #define ROW(T) \
     do { \
@@ -140,20 +121,6 @@ void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
 #pragma omp parallel for simd if (n > FL_GRAIN)
     for (int64_t i = 0; i < n; i++)
         acc[i] += x[i];
-}
-
-void fl_add(float *y, const float *a, const float *b, int64_t n)
-{
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++)
-        y[i] = a[i] + b[i];
-}
-
-void fl_scale(float *y, const float *x, float by, int64_t n)
-{
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++)
-        y[i] = by * x[i];
 }
 
 void fl_positions(int32_t *y, int64_t base, int64_t n)

@@ -49,36 +49,6 @@ static void row_grad(float *dx, float dloss, const float *x, float top, float su
         dx[target] -= dloss * (1 - smoothing);
 }
 
-void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
-                      int32_t ignore, float smoothing)
-{
-#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = logits + r * n;
-        if (target[r] == ignore) {
-            loss[r] = 0;
-            continue;
-        }
-        float top = row_max(x, valid);
-        loss[r] = top + logf(row_sum_exp(x, top, valid)) - row_pick(x, target[r], valid, valid, smoothing);
-    }
-}
-
-void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
-                           int64_t n, int64_t valid, int32_t ignore, float smoothing)
-{
-#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = logits + r * n;
-        if (target[r] == ignore) {
-            memset(dlogits + r * n, 0, (size_t)n * sizeof(float));
-            continue;
-        }
-        float top = row_max(x, valid);
-        row_grad(dlogits + r * n, dloss[r], x, top, row_sum_exp(x, top, valid), target[r], valid, n, valid, smoothing);
-    }
-}
-
 void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
 {
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
@@ -101,14 +71,6 @@ void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t ro
         p[r] = target[r] == ignore
                    ? 0
                    : row_pick(logits + r * n, target[r] - base, columns(n, base, valid), valid, smoothing);
-}
-
-void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
-                int32_t ignore)
-{
-#pragma omp parallel for if (rows > FL_GRAIN)
-    for (int64_t r = 0; r < rows; r++)
-        loss[r] = target[r] == ignore ? 0 : m[r] + logf(s[r]) - p[r];
 }
 
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,

@@ -31,31 +31,10 @@ template <typename T> __global__ void fill(T *y, T v, int64_t n)
         y[i] = v;
 }
 
-/* x at rows [at, at + n) of the middle extent, v elsewhere. */
-__global__ void pad_rows(float *y, const float *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, float v)
-{
-    FL_GRID_FOR(i, outer * ny * inner) {
-        int64_t in = i % inner, row = i / inner % ny - at, o = i / inner / ny;
-        y[i] = row >= 0 && row < n ? x[(o * n + row) * inner + in] : v;
-    }
-}
-
 __global__ void accumulate(float *acc, const float *x, int64_t n, bool first)
 {
     FL_GRID_FOR(i, n)
         acc[i] = first ? x[i] : acc[i] + x[i];
-}
-
-__global__ void add(float *y, const float *a, const float *b, int64_t n)
-{
-    FL_GRID_FOR(i, n)
-        y[i] = a[i] + b[i];
-}
-
-__global__ void scale(float *y, const float *x, float by, int64_t n)
-{
-    FL_GRID_FOR(i, n)
-        y[i] = x[i] * by;
 }
 
 __global__ void positions(int32_t *y, int64_t base, int64_t n)
@@ -116,50 +95,10 @@ extern "C" void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64
     launch_rows(y, x, outer, n, 0, nx, at, n, inner, bytes);
 }
 
-extern "C" void fl_slice_grad(float *dx, const float *dy, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner)
-{
-    int64_t count = outer * nx * inner;
-    if (count > 0)
-        FL_LAUNCH_GRID(pad_rows, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, dx, dy, outer, nx, at, n, inner, 0.0f);
-}
-
-static int64_t part_first(int64_t n, int part, int parts)
-{
-    int64_t more = n % parts;
-    return part * (n / parts) + (part < more ? part : more);
-}
-
-extern "C" void fl_slice_part(void *y, const void *x, int64_t outer, int64_t n, int64_t inner, int part, int parts, int bytes)
-{
-    int64_t at = part_first(n, part, parts), size = part_first(n, part + 1, parts) - at;
-    launch_rows(y, x, outer, size, 0, n, at, size, inner, bytes);
-}
-
-extern "C" void fl_pad_part(float *y, const float *x, int64_t outer, int64_t n, int64_t inner, int part, int parts,
-                            enum fl_reduce kind)
-{
-    int64_t at = part_first(n, part, parts), size = part_first(n, part + 1, parts) - at;
-    float identity = kind == FL_SUM ? 0.0f : kind == FL_MAX ? -INFINITY : INFINITY;
-    if (outer * n * inner > 0)
-        FL_LAUNCH_GRID(pad_rows, fl_blocks_for(outer * n * inner, FL_BLOCK), FL_BLOCK, y, x, outer, n, at, size, inner, identity);
-}
-
 extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
 {
     if (n > 0)
         FL_LAUNCH_GRID(accumulate, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first);
-}
-
-extern "C" void fl_add(float *y, const float *a, const float *b, int64_t n)
-{
-    if (n > 0)
-        FL_LAUNCH_GRID(add, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, a, b, n);
-}
-
-extern "C" void fl_scale(float *y, const float *x, float by, int64_t n)
-{
-    if (n > 0)
-        FL_LAUNCH_GRID(scale, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, x, by, n);
 }
 
 extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)

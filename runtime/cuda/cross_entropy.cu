@@ -53,13 +53,6 @@ __global__ void ce_pick_kernel(float *p, const float *logits, const int32_t *tar
     }
 }
 
-__global__ void ce_loss_kernel(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
-                               int32_t ignore)
-{
-    FL_GRID_FOR(r, rows)
-        loss[r] = target[r] == ignore ? 0.0f : m[r] + logf(s[r]) - p[r];
-}
-
 /* d loss / d x[i] = softmax[i] - (1 - smoothing) [i = target] - smoothing / valid. */
 __global__ void ce_grad_kernel(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                                const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t columns, int64_t valid,
@@ -95,13 +88,6 @@ extern "C" void fl_ce_pick(float *p, const float *logits, const int32_t *target,
                        valid_columns(n, base, valid), valid, ignore, smoothing);
 }
 
-extern "C" void fl_ce_loss(float *loss, const float *m, const float *s, const float *p, const int32_t *target, int64_t rows,
-                           int32_t ignore)
-{
-    if (rows > 0)
-        FL_LAUNCH_GRID(ce_loss_kernel, fl_blocks_for(rows, FL_BLOCK), FL_BLOCK, loss, m, s, p, target, rows, ignore);
-}
-
 extern "C" void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                            const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                            float smoothing)
@@ -109,24 +95,4 @@ extern "C" void fl_ce_grad(float *dlogits, const float *dloss, const float *logi
     if (rows > 0)
         FL_LAUNCH_GRID(ce_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dlogits, dloss, logits, m, s, target, rows, n, base,
                        valid_columns(n, base, valid), valid, ignore, smoothing);
-}
-
-/* The whole vocabulary in one place: the pieces in a row, row sums in workspace. */
-extern "C" void fl_cross_entropy(float *loss, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t valid,
-                                 int32_t ignore, float smoothing)
-{
-    float *m = (float *)fl_workspace(0, sizeof(float) * 3 * (size_t)(rows > 0 ? rows : 1)), *s = m + rows, *p = s + rows;
-    fl_ce_max(m, logits, rows, n, 0, valid);
-    fl_ce_sum_exp(s, logits, m, rows, n, 0, valid);
-    fl_ce_pick(p, logits, target, rows, n, 0, valid, ignore, smoothing);
-    fl_ce_loss(loss, m, s, p, target, rows, ignore);
-}
-
-extern "C" void fl_cross_entropy_grad(float *dlogits, const float *dloss, const float *logits, const int32_t *target, int64_t rows,
-                                      int64_t n, int64_t valid, int32_t ignore, float smoothing)
-{
-    float *m = (float *)fl_workspace(0, sizeof(float) * 2 * (size_t)(rows > 0 ? rows : 1)), *s = m + rows;
-    fl_ce_max(m, logits, rows, n, 0, valid);
-    fl_ce_sum_exp(s, logits, m, rows, n, 0, valid);
-    fl_ce_grad(dlogits, dloss, logits, m, s, target, rows, n, 0, valid, ignore, smoothing);
 }

@@ -82,7 +82,8 @@ enum {
     AT_LOGITS = AT_E + 64,
     AT_ROWS = AT_LOGITS + ROWS * PHYS,
     AT_IDS = AT_ROWS + 2 * ROWS,
-    AT_SCALAR = AT_IDS + 2 * ROWS,
+    AT_PIECES = AT_IDS + 2 * ROWS,
+    AT_SCALAR = AT_PIECES + 3 * ROWS,
     END = AT_SCALAR + 16
 };
 #define TABLE(name, at, start, is_state)                                                                               \
@@ -124,9 +125,20 @@ static int32_t *forward(struct fl_run *run, int input, int mb, bool targets)
 
 static const struct fl_dims all_rows = { .ndim = 1, .n = { ROWS }, .valid = { ROWS }, .reduced = 1 };
 
+/* Row maxima, sums and picks, and from them the losses. */
+static void cross_entropy(struct fl_run *run, const int32_t *targets)
+{
+    float *m = at(run, AT_PIECES), *s = m + ROWS, *p = s + ROWS, *loss = at(run, AT_ROWS), *x = at(run, AT_LOGITS);
+    fl_ce_max(m, x, ROWS, PHYS, 0, V);
+    fl_ce_sum_exp(s, x, m, ROWS, PHYS, 0, V);
+    fl_ce_pick(p, x, targets, ROWS, PHYS, 0, V, -1, 0);
+    for (int r = 0; r < ROWS; r++)
+        loss[r] = targets[r] == -1 ? 0 : m[r] + logf(s[r]) - p[r];
+}
+
 static void add_loss(struct fl_run *run, const int32_t *targets, int mb)
 {
-    fl_cross_entropy(at(run, AT_ROWS), at(run, AT_LOGITS), targets, ROWS, PHYS, V, -1, 0);
+    cross_entropy(run, targets);
     fl_sum(at(run, AT_SCALAR + 1), at(run, AT_ROWS), &all_rows);
     fl_accumulate(at(run, AT_SCALAR), at(run, AT_SCALAR + 1), 1, mb == 0);
 }
@@ -135,7 +147,7 @@ static void finish_loss(struct fl_run *run, int output)
 {
     fl_at("bigram.flow:5", "all_reduce(dp) loss");
     fl_all_reduce(run->comm[0], at(run, AT_SCALAR), 1, FL_SUM);
-    fl_scale(at(run, AT_SCALAR), at(run, AT_SCALAR), 1.0f / (N * T), 1);
+    *at(run, AT_SCALAR) *= 1.0f / (N * T);
     fl_write_output(run, output, 0, at(run, AT_SCALAR));
 }
 
@@ -146,7 +158,8 @@ static void train(struct fl_run *run)
         int32_t *targets = forward(run, TRAIN_TOKENS, mb, true);
         add_loss(run, targets, mb);
         fl_fill(row_grad, 1.0f / (N * T), ROWS);
-        fl_cross_entropy_grad(at(run, AT_LOGITS), row_grad, at(run, AT_LOGITS), targets, ROWS, PHYS, V, -1, 0);
+        fl_ce_grad(at(run, AT_LOGITS), row_grad, at(run, AT_LOGITS), at(run, AT_PIECES), at(run, AT_PIECES) + ROWS, targets,
+                   ROWS, PHYS, 0, V, -1, 0);
         fl_embedding_grad(at(run, AT_PART), at(run, AT_LOGITS), (int32_t *)at(run, AT_IDS), ROWS, 0, V, PHYS);
         fl_accumulate(at(run, AT_G), at(run, AT_PART), W, mb == 0);
     }
