@@ -19,7 +19,6 @@ struct emitter {
     enum entry entry;
     enum phase phase;
     int indent;
-    int nkernel;
 };
 
 /* names.c: text from the source that can never break out of what it is put in */
