@@ -8,7 +8,11 @@ struct row_state { float m, inv, dot; };         /* of one query: maximum, 1 / s
 
 static __device__ __forceinline__ bool sees(const struct fl_attention &a, const uint8_t *keep, int64_t b, int64_t h, int64_t t, int64_t s)
 {
-    if (a.causal && s > t + a.causal_shift)
+    int64_t at = t + a.causal_shift, away = s > at ? s - at : at - s;
+    if ((a.causal && s > at) || (a.window && away >= a.window))
+        return false;
+    const int32_t *documents = a.documents ? a.documents + b * a.document_stride[0] : nullptr;
+    if (documents && documents[s * a.document_stride[1]] != documents[at * a.document_stride[1]])
         return false;
     return !keep || keep[b * a.keep_stride[0] + h * a.keep_stride[1] + t * a.keep_stride[2] + s * a.keep_stride[3]];
 }
@@ -21,12 +25,33 @@ static __device__ __forceinline__ float dot(const float *x, const float *y, int6
     return sum;
 }
 
-static __device__ __forceinline__ int64_t keys_seen(const struct fl_attention &a, int64_t t)
+/* Of 0 .. n, what the bounds leave. */
+static __device__ __forceinline__ int64_t within(int64_t i, int64_t n)
 {
-    if (!a.causal)
-        return a.tk;
-    int64_t n = t + a.causal_shift + 1;
-    return n < 0 ? 0 : n < a.tk ? n : a.tk;
+    return i < 0 ? 0 : i < n ? i : n;
+}
+
+/* Query t sees keys [keys_from, keys_to) at most; key s is seen by queries [queries_from, queries_to) at most. Where a walk
+ * starts is rounded down to whole tiles. */
+static __device__ __forceinline__ int64_t keys_to(const struct fl_attention &a, int64_t t)
+{
+    return a.causal || a.window ? within(t + a.causal_shift + (a.causal ? 1 : a.window), a.tk) : a.tk;
+}
+
+static __device__ __forceinline__ int64_t keys_from(const struct fl_attention &a, int64_t t)
+{
+    return a.window ? within(t + a.causal_shift - a.window + 1, a.tk) / FL_WARP * FL_WARP : 0;
+}
+
+static __device__ __forceinline__ int64_t queries_to(const struct fl_attention &a, int64_t s)
+{
+    return a.window ? within(s - a.causal_shift + a.window, a.tq) : a.tq;
+}
+
+static __device__ __forceinline__ int64_t queries_from(const struct fl_attention &a, int64_t s)
+{
+    int64_t first = a.causal ? s - a.causal_shift : a.window ? s - a.causal_shift - a.window + 1 : 0;
+    return within(first, a.tq) / FL_WARP * FL_WARP;
 }
 
 __global__ void attention_kernel(float *y, const float *q, const float *k, const float *v, const uint8_t *keep, struct fl_attention a)
@@ -40,10 +65,10 @@ __global__ void attention_kernel(float *y, const float *q, const float *k, const
         const float *kb = k + b * a.k[0] + g * a.k[1], *vb = v + b * a.v[0] + g * a.v[1];
         float *yr = y + b * a.y[0] + h * a.y[1] + t * a.y[2];
         float m = -INFINITY, sum = 0;
-        int64_t seen = keys_seen(a, t);
+        int64_t from = keys_from(a, t), seen = keys_to(a, t);
         for (int64_t d = FL_LANE; d < a.dv; d += FL_WARP)
             yr[d] = 0;
-        for (int64_t tile = 0; tile < seen; tile += FL_WARP) {
+        for (int64_t tile = from; tile < seen; tile += FL_WARP) {
             int64_t s = tile + FL_LANE;
             float score = s < seen && sees(a, keep, b, h, t, s) ? a.scale * dot(qr, kb + s * a.k[2], a.dk) : -INFINITY;
             float best = fmaxf(m, fl_warp_max(score));
@@ -78,13 +103,13 @@ __global__ void attention_grad_q(float *dq, row_state *state, const float *dy, c
         const float *qr = q + b * a.q[0] + h * a.q[1] + t * a.q[2], *gr = dy + b * a.gy[0] + h * a.gy[1] + t * a.gy[2];
         const float *kb = k + b * a.k[0] + g * a.k[1], *vb = v + b * a.v[0] + g * a.v[1];
         float *dr = dq + b * a.gq[0] + h * a.gq[1] + t * a.gq[2];
-        int64_t seen = keys_seen(a, t);
+        int64_t from = keys_from(a, t), seen = keys_to(a, t);
         float m = -INFINITY, sum = 0, along = 0;
-        for (int64_t s = FL_LANE; s < seen; s += FL_WARP)
+        for (int64_t s = from + FL_LANE; s < seen; s += FL_WARP)
             if (sees(a, keep, b, h, t, s))
                 m = fmaxf(m, a.scale * dot(qr, kb + s * a.k[2], a.dk));
         m = fl_warp_max(m);
-        for (int64_t s = FL_LANE; s < seen; s += FL_WARP)
+        for (int64_t s = from + FL_LANE; s < seen; s += FL_WARP)
             if (sees(a, keep, b, h, t, s)) {
                 float e = expf(a.scale * dot(qr, kb + s * a.k[2], a.dk) - m);
                 sum += e;
@@ -97,7 +122,7 @@ __global__ void attention_grad_q(float *dq, row_state *state, const float *dy, c
             state[i] = {m, inv, along};
         for (int64_t d = FL_LANE; d < a.dk; d += FL_WARP)
             dr[d] = 0;
-        for (int64_t tile = 0; tile < seen; tile += FL_WARP) {
+        for (int64_t tile = from; tile < seen; tile += FL_WARP) {
             int64_t s = tile + FL_LANE;
             float w = 0;
             if (s < seen && sees(a, keep, b, h, t, s)) {
@@ -129,16 +154,16 @@ __global__ void attention_grad_kv(float *dk, float *dv, const row_state *state, 
         int64_t s = i % a.tk, g = i / a.tk % a.kv_heads, b = i / a.tk / a.kv_heads;
         const float *kr = k + b * a.k[0] + g * a.k[1] + s * a.k[2], *vr = v + b * a.v[0] + g * a.v[1] + s * a.v[2];
         float *dkr = dk + b * a.gk[0] + g * a.gk[1] + s * a.gk[2], *dvr = dv + b * a.gv[0] + g * a.gv[1] + s * a.gv[2];
-        int64_t first = a.causal && s > a.causal_shift ? (s - a.causal_shift) / FL_WARP * FL_WARP : 0;
+        int64_t first = queries_from(a, s), limit = queries_to(a, s);
         for (int64_t d = FL_LANE; d < a.dk; d += FL_WARP)
             dkr[d] = 0;
         for (int64_t d = FL_LANE; d < a.dv; d += FL_WARP)
             dvr[d] = 0;
         for (int64_t h = g * group; h < (g + 1) * group; h++)
-            for (int64_t tile = first; tile < a.tq; tile += FL_WARP) {
+            for (int64_t tile = first; tile < limit; tile += FL_WARP) {
                 int64_t t = tile + FL_LANE;
                 float pr = 0, w = 0;
-                if (t < a.tq && sees(a, keep, b, h, t, s)) {
+                if (t < limit && sees(a, keep, b, h, t, s)) {
                     const float *qr = q + b * a.q[0] + h * a.q[1] + t * a.q[2];
                     const float *gr = dy + b * a.gy[0] + h * a.gy[1] + t * a.gy[2];
                     row_state r = state[(b * a.heads + h) * a.tq + t];
@@ -149,7 +174,7 @@ __global__ void attention_grad_kv(float *dk, float *dv, const row_state *state, 
                 prob[FL_LANE] = pr;
                 ds[FL_LANE] = w;
                 FL_WARP_BARRIER();
-                int64_t here = a.tq - tile < FL_WARP ? a.tq - tile : FL_WARP;
+                int64_t here = limit - tile < FL_WARP ? limit - tile : FL_WARP;
                 for (int64_t d = FL_LANE; d < a.dk; d += FL_WARP) {
                     float acc = dkr[d];
                     for (int64_t j = 0; j < here; j++)

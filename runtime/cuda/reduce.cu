@@ -1,5 +1,5 @@
-/* Reductions over any set of dims: a warp per result, or a block where one result has many terms; threads stride over the
- * reduced elements, a fixed tree joins them. */
+/* Reductions over any set of dims: a thread, a warp or a block per result, by the number of terms; threads of a warp or a
+ * block stride over the terms, a fixed tree joins them. */
 #include "walk.h"
 
 /* What is reduced: floats by sum, max or min, true bytes, or ids that differ from a value. */
@@ -28,6 +28,18 @@ static __device__ __forceinline__ float joined(int kind, float v, float x)
 }
 
 template <typename Read>
+__global__ void reduce_by_thread(float *y, Read read, walk kept, walk gone, int kind, float factor)
+{
+    FL_GRID_FOR(r, kept.count) {
+        int64_t first = walk_offset(kept, r);
+        float v = start_of(kind);
+        for (int64_t i = 0; i < gone.count; i++)
+            v = joined(kind, v, read(first + walk_offset(gone, i)));
+        y[r] = v * factor;
+    }
+}
+
+template <typename Read>
 __global__ void reduce_by_warp(float *y, Read read, walk kept, walk gone, int kind, float factor)
 {
     FL_WARP_FOR(r, kept.count) {
@@ -47,9 +59,12 @@ __global__ void reduce_by_block(float *y, Read read, walk kept, walk gone, int k
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < kept.count; r += gridDim.x) {
         int64_t first = walk_offset(kept, r);
-        float v = start_of(kind);
-        for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK)
-            v = joined(kind, v, read(first + walk_offset(gone, i)));
+        float v = start_of(kind), lost = 0;      /* what rounding has taken from a sum so far */
+        for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK) {
+            float x = read(first + walk_offset(gone, i)) - lost, next = joined(kind, v, x);
+            lost = kind == FL_SUM ? next - v - x : 0.0f;
+            v = next;
+        }
         v = kind == FL_SUM ? fl_block_sum(v, scratch) : kind == FL_MAX ? fl_block_max(v, scratch) : -fl_block_max(-v, scratch);
         if (threadIdx.x == 0)
             y[r] = v * factor;
@@ -64,6 +79,8 @@ template <typename Read> static void launch_reduce(float *y, Read read, const st
         return;
     if (gone.count > 1024)
         FL_LAUNCH_GRID(reduce_by_block<Read>, fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind, factor);
+    else if (gone.count <= 16)
+        FL_LAUNCH_GRID(reduce_by_thread<Read>, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, read, kept, gone, kind, factor);
     else
         FL_LAUNCH_GRID(reduce_by_warp<Read>, fl_blocks_for(kept.count, FL_BLOCK / FL_WARP), FL_BLOCK, y, read, kept, gone, kind,
                        factor);

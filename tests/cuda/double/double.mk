@@ -51,5 +51,13 @@ $(BUILD)/faults/%.o: $(HERE)/../faults/%.cu
 	@mkdir -p $(@D)
 	@$(MPICXX) $(CXXFLAGS_ALL) -MMD -x c++ -c -o $@ $<
 
+# The runtime's own tests of kernels and collectives, with the kernels of the cuda target.
+TESTED := $(filter-out $(BUILD)/runtime/main.o,$(SHARED))
+tests: $(patsubst %,$(BUILD)/tests/%,kernels attention collectives)
+$(BUILD)/tests/%: $(ROOT)/tests/runtime/%.c $(TESTED)
+	@mkdir -p $(@D)
+	@$(MPICC) $(CFLAGS_ALL) $(shell pkg-config --cflags cmocka) -MMD -c -o $@.o $<
+	@$(MPICXX) $(FLAGS) -o $@ $@.o $(TESTED) $(shell pkg-config --libs cmocka) $(LIBS)
+
 -include $(SHARED:.o=.d) $(FAULTS:.o=.d)
-.PHONY: program shared faults
+.PHONY: program shared faults tests

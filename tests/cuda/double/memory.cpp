@@ -81,7 +81,8 @@ void twin_check_device(const void *p, size_t bytes, const char *what)
         if ((const char *)p >= start && (const char *)p + bytes <= start + size)
             return;
     }
-    twin_fault("%s: %zu bytes at %p are not inside one allocation of device memory", what, bytes, p);
+    if (!twin_eager())
+        twin_fault("%s: %zu bytes at %p are not inside one allocation of device memory", what, bytes, p);
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)

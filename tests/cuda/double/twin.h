@@ -32,6 +32,8 @@ void twin_memory_open(bool open);        /* device memory may be touched only wh
 /* stream.cpp: work of a stream. `step` is tried again and again until it returns true. */
 void twin_enqueue(cudaStream_t stream, const char *what, std::function<bool()> step);
 void twin_drain(void);                   /* all streams */
+/* FL_DOUBLE_EAGER: work runs when it is queued, and host memory may stand for device memory: for tests of kernels. */
+bool twin_eager(void);
 
 /* fiber.cpp: a stack that a thread runs on */
 struct twin_fiber;

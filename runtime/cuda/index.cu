@@ -1,0 +1,112 @@
+/* Ops on indices along one dim, and running sums. A line of the dim is the work of one thread, in order, so that no two
+ * threads add to one number; lines are many where these ops are used. */
+#include "../flow_rt.h"
+
+struct lines { int64_t outer, n, valid, inner; };
+
+static lines lines_of(const struct fl_dims *d)
+{
+    lines l = {1, 1, 1, 1};
+    bool behind = false;
+    for (int i = 0; i < d->ndim; i++) {
+        if (d->reduced >> i & 1) {
+            l.n = d->n[i];
+            l.valid = d->valid[i];
+            behind = true;
+        } else {
+            *(behind ? &l.inner : &l.outer) *= d->n[i];
+        }
+    }
+    return l;
+}
+
+__global__ void cumsum_kernel(float *y, const float *x, lines l, bool reverse)
+{
+    FL_GRID_FOR(r, l.outer * l.inner) {
+        int64_t first = r / l.inner * l.n * l.inner + r % l.inner;
+        double sum = 0;
+        for (int64_t j = 0; j < l.valid; j++) {
+            int64_t at = first + (reverse ? l.valid - 1 - j : j) * l.inner;
+            sum += (double)x[at];
+            y[at] = (float)sum;
+        }
+        for (int64_t j = l.valid; j < l.n; j++)
+            y[first + j * l.inner] = 0;
+    }
+}
+
+/* Picks the largest that comes behind the last one picked: of equal ones the first. */
+__global__ void top_k_kernel(float *values, int32_t *indices, const float *x, lines l, int64_t k)
+{
+    FL_GRID_FOR(r, l.outer * l.inner) {
+        const float *from = x + r / l.inner * l.n * l.inner + r % l.inner;
+        int64_t to = r / l.inner * k * l.inner + r % l.inner, last = -1;
+        for (int64_t p = 0; p < k && p < l.valid; p++) {
+            int64_t best = -1;
+            for (int64_t j = 0; j < l.valid; j++) {
+                float v = from[j * l.inner];
+                bool picked = last >= 0 && (v > from[last * l.inner] || (v == from[last * l.inner] && j <= last));
+                if (!picked && (best < 0 || v > from[best * l.inner]))
+                    best = j;
+            }
+            if (best < 0)
+                break;
+            last = best;
+            if (values)
+                values[to + p * l.inner] = from[best * l.inner];
+            if (indices)
+                indices[to + p * l.inner] = (int32_t)best;
+        }
+    }
+}
+
+__global__ void gather_kernel(float *y, const float *x, const int32_t *indices, lines l, int64_t count, int64_t base)
+{
+    FL_GRID_FOR(i, l.outer * count * l.inner) {
+        int64_t at = indices[i] - base, o = i / l.inner / count;
+        y[i] = at >= 0 && at < l.n ? x[(o * l.n + at) * l.inner + i % l.inner] : 0.0f;
+    }
+}
+
+/* y is zero before. */
+__global__ void scatter_kernel(float *y, const float *x, const int32_t *indices, lines l, int64_t count, int64_t base)
+{
+    FL_GRID_FOR(r, l.outer * l.inner) {
+        int64_t o = r / l.inner, i = r % l.inner;
+        for (int64_t j = 0; j < l.n; j++) {
+            int64_t from = (o * l.n + j) * l.inner + i, at = indices[from] - base;
+            if (at >= 0 && at < count)
+                y[(o * count + at) * l.inner + i] += x[from];
+        }
+    }
+}
+
+extern "C" void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse)
+{
+    lines l = lines_of(d);
+    if (l.outer * l.inner > 0)
+        FL_LAUNCH_GRID(cumsum_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, y, x, l, reverse);
+}
+
+extern "C" void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k)
+{
+    lines l = lines_of(d);
+    if (l.outer * l.inner > 0)
+        FL_LAUNCH_GRID(top_k_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, values, indices, x, l, k);
+}
+
+extern "C" void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    lines l = lines_of(d);
+    int64_t n = l.outer * count * l.inner;
+    if (n > 0)
+        FL_LAUNCH_GRID(gather_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, x, indices, l, count, base);
+}
+
+extern "C" void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    lines l = lines_of(d);
+    fl_fill(y, 0, l.outer * count * l.inner);
+    if (l.outer * l.inner > 0)
+        FL_LAUNCH_GRID(scatter_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, y, x, indices, l, count, base);
+}
