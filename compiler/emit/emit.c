@@ -90,7 +90,7 @@ static bool copy_runtime(const char *dir, const struct target *t, const char **o
     const char *parts[] = {"runtime", mem_printf("runtime/%s", t->folder)};
     *objects = "";
     for (int p = 0; p < 2; p++) {
-        const char *from = mem_printf("%s/%s", FLOWC_ROOT, parts[p]), *to = mem_printf("%s/%s", dir, parts[p]);
+        const char *from = shipped(parts[p]), *to = mem_printf("%s/%s", dir, parts[p]);
         const char *source = p ? t->source : ".c", **names = folder(from, ".h", source);
         if (!names)
             return fail("read the runtime in", from);
@@ -109,7 +109,7 @@ static bool copy_runtime(const char *dir, const struct target *t, const char **o
 
 static bool write_makefile(struct module *m, const char *dir, const struct target *t, const char *objects)
 {
-    const char *from = mem_printf("%s/templates/%s", FLOWC_ROOT, t->makefile);
+    const char *from = shipped(mem_printf("templates/%s", t->makefile));
     FILE *in = fopen(from, "r");
     if (!in)
         return fail("read", from);

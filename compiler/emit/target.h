@@ -10,4 +10,5 @@ struct target {
     const char *makefile;        /* template in templates/ */
 };
 extern const struct target targets[];          /* NULL name at the end */
+const char *shipped(const char *what);         /* the path of "runtime", "templates/Makefile.cpu".. as they go with flowc */
 #endif
