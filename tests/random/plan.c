@@ -84,7 +84,7 @@ static void layout_text(struct writer *w, char *to, const struct target *t, cons
             sprintf(to, "%s: B}", axis[i].name);
             return;
         }
-    sprintf(to, any ? "}" : "%s: B}", axis[0].name);
+    sprintf(to, "}");
 }
 
 static void write_data(struct writer *w)
@@ -165,6 +165,8 @@ void write_plan(struct writer *w)
         char text[200];
         bool partial = !t->param && !t->input && chance(w, 5);
         layout_text(w, text, t, axis, naxis, micro, t->input ? 12 : 50, partial);
+        if (!strcmp(text, "{}"))
+            continue;
         line(w, "%s %s = %s", chance(w, t->input ? 0 : 5) ? "pin" : "sbp", t->pattern, text);
     }
     if (chance(w, 3))
