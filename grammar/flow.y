@@ -39,7 +39,7 @@ static void flow_error(const struct span *at, struct scan *s, const char *text);
 
 /* Words at the start of a statement. */
 %token IMPORT "import" DIM "dim" CONST "const" LAYER "layer" MODEL "model" PLAN "plan" TRAIN "train"
-%token EVALUATE "evaluate" SAMPLE "sample" FILES "files" CLUSTER "cluster"
+%token EVALUATE "evaluate" SAMPLE "sample" FILES "files" CLUSTER "cluster" OP "op"
 %token PARAM "param" STATE "state" REPEAT "repeat" RETURN "return" OUTPUT "output" METRIC "metric"
 %token MESH "mesh" MICROBATCHES "microbatches" PIPELINE "pipeline" SPLIT "split" SBP "sbp" PIN "pin" SAVE "save"
 %token PLACE "place" SHARD "shard" BUCKETS "buckets" PREFETCH "prefetch" KEEP "keep" RECOMPUTE "recompute"
@@ -63,7 +63,7 @@ static void flow_error(const struct span *at, struct scan *s, const char *text);
 %left "*" "/" "@"
 %precedence NEGATIVE
 
-%type <node> items item dims dim consts const header parameters parameter type type_dims type_dim
+%type <node> items item dims dim consts const header parameters parameter type types type_dims type_dim
 %type <node> body statements statement targets expressions
 %type <node> expr labelled postfix primary arguments argument_list argument index indices size size_list
 %type <node> plan_block plan_lines plan_line axes axis axis_size layout layout_axes layout_axis layout_names names
@@ -92,6 +92,10 @@ item:
 | "model" NAME header body              { $$ = NAMED(MODEL, @$, @2, $2, 2, $3, $4); }
 | "model" error body                    { $$ = NULL; yyerrok; }
 | "model" error                         { $$ = NULL; yyerrok; }
+| "op" NAME header "->" types setting_lines
+                                        { $$ = NAMED(OP, @$, @2, $2, 2, $3, $5); add_kids_of($$, $6); }
+| "op" error setting_lines              { $$ = NULL; yyerrok; }
+| "op" error                            { $$ = NULL; yyerrok; }
 | "plan" NAME plan_block                { $$ = NAMED(PLAN, @$, @2, $2, 0); add_kids_of($$, $3); }
 | "plan" error plan_block               { $$ = NULL; yyerrok; }
 | "plan" error                          { $$ = NULL; yyerrok; }
@@ -143,6 +147,9 @@ type:
   NAME                                  { $$ = NAMED(TYPE, @$, @1, $1, 0); }
 | NAME "[" "]"                          { $$ = NAMED(TYPE, @$, @1, $1, 0); $$->num = 1; }
 | NAME "[" type_dims "]"                { $$ = $3; $$->span = @$; $$->name_span = @1; $$->name = $1; $$->num = 1; }
+types:
+  type                                  { $$ = MAKE(LIST, @$, NULL, 1, $1); }
+| types "," type                        { $$ = ast_add($1, $3); $$->span = @$; }
 type_dims:
   type_dim                              { $$ = MAKE(TYPE, @$, NULL, 1, $1); }
 | type_dims "," type_dim                { $$ = ast_add($1, $3); }

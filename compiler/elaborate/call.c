@@ -380,7 +380,7 @@ static struct item unknown_callee(struct frame *f, struct ast *callee)
     }
     const char **near = NULL;
     for (int i = 0; i < arrlen(f->e->decls); i++)
-        if (f->e->decls[i]->kind == DECL_LAYER)
+        if (f->e->decls[i]->kind == DECL_LAYER || f->e->decls[i]->kind == DECL_OP)
             arrput(near, f->e->decls[i]->name);
     for (int i = 0; op_table[i]; i++)
         if (!(op_table[i]->flags & OP_INTERNAL))
@@ -404,6 +404,8 @@ struct item expr_call(struct frame *f, struct ast *a)
     struct decl *d = names_find(f->e, callee->name);
     if (d && d->kind == DECL_LAYER)
         return layer_call(f, d, a, NULL);
+    if (d && d->kind == DECL_OP)
+        return d->state == DECL_READY ? call_op(f, d->op, a, NULL, false) : POISON;
     /* These may be about numbers alone; the arguments tell. */
     static const char *const foldable[] = {"sqrt", "log", "exp", "ceil", "min", "max"};
     struct item *items = NULL;

@@ -75,8 +75,8 @@ static bool name_number(struct frame *f, struct ast *a, double *to)
         return true;
     }
     if (d) {
-        struct diag *g = diag_error(E_TYPE, a->span, "'%s' is a %s, but a number is needed here", a->name,
-                                    d->kind == DECL_LAYER ? "layer" : "model");
+        struct diag *g = diag_error(E_TYPE, a->span, "'%s' is %s, but a number is needed here", a->name,
+                                    d->kind == DECL_LAYER ? "a layer" : d->kind == DECL_OP ? "an op" : "a model");
         diag_label(g, d->ast->name_span, "declared here");
         return false;
     }

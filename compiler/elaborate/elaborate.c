@@ -221,6 +221,7 @@ void elaborate(struct module *m)
     struct elab e = {.m = m};
     names_collect(&e);
     names_settle(&e);
+    user_ops_settle(&e);
     plans_collect(&e);
     train_collect(&e);
     struct decl *model = e.model ? names_find(&e, e.model->name) : NULL;

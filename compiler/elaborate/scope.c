@@ -57,7 +57,7 @@ bool scope_check_new(struct frame *f, const char *name, struct span span)
                "an argument that is a number" : b->kind == BIND_INDEX ? "the index of a repeat" : "a value";
     else if (d)
         what = d->kind == DECL_DIM ? "a dim" : d->kind == DECL_CONST ? "a const" : d->kind == DECL_LAYER ? "a layer" :
-               "the model";
+               d->kind == DECL_OP ? "an op" : "the model";
     else if (type_find(name, &type))
         what = "a type";
     if (!what)
@@ -129,8 +129,8 @@ struct item scope_name(struct frame *f, struct ast *a)
     if (!strcmp(a->name, "true") || !strcmp(a->name, "false"))
         return item_num(a->name[0] == 't', a);
     if (d) {
-        struct diag *g = diag_error(E_TYPE, a->span, "'%s' is a %s, not a value", a->name,
-                                    d->kind == DECL_LAYER ? "layer" : "model");
+        struct diag *g = diag_error(E_TYPE, a->span, "'%s' is %s, not a value", a->name, d->kind == DECL_LAYER ? "a layer" :
+                                    d->kind == DECL_OP ? "an op" : "a model");
         diag_help(g, "call it: %s(..)", a->name);
         return POISON;
     }

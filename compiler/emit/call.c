@@ -196,6 +196,8 @@ static const char *word(struct call *c, const char *w)
         return node_attr(n, "ignore") ? mem_printf("%d", (int)node_num(n, "ignore", 0)) : "INT32_MIN";
     if (!strcmp(w, "attention"))
         return attention(c);
+    if (!strcmp(w, "place") && !value_arg(c)->place)
+        return "NULL";
     if (!strcmp(w, "place"))
         return mem_printf("FL_REF(struct fl_place, .ndim = %d, .n = %s, .base = %s, .size = %s)", value_arg(c)->ndim,
                           braces(e, value_arg(c), extent_text), braces(e, value_arg(c), base_text),

@@ -58,6 +58,8 @@ void emit_class(struct module *m, int stage, FILE *to)
             " * the micro-batch, k[] the numbers in which ranks differ. */\n", c_comment(m->options->file),
             c_comment(m->plan->name), stage, m->physical->nstage, (long long)e.s->arena_bytes);
     fputs(preamble, to);
+    if (arrlen(m->user_ops))
+        fputs("#include \"user_ops.h\"\n", to);
     fputs("\n/* ---- tensors ---- */\n\n", to);
     close_into(e.tensors, &text[0], to);
     fputs("\n/* ---- kernels ---- */\n\n", to);

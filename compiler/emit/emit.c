@@ -3,6 +3,7 @@
  */
 #define _XOPEN_SOURCE 700
 #include "../base/diag.h"
+#include "../user_op.h"
 #include "emitter.h"
 #include "target.h"
 #include <dirent.h>
@@ -107,7 +108,43 @@ static bool copy_runtime(const char *dir, const struct target *t, const char **o
     return true;
 }
 
-static bool write_makefile(struct module *m, const char *dir, const struct target *t, const char *objects)
+/* Sources of the program's own ops; one that holds several is copied once. objects: " op_scan.o". */
+static bool copy_user_ops(struct module *m, const char *dir, const struct target *t, const char **objects)
+{
+    bool cuda = !strcmp(t->name, "cuda"), fine = true;
+    const char **copied = NULL;
+    FILE *f;
+    *objects = "";
+    for (int i = 0; i < arrlen(m->user_ops); i++) {
+        const struct user_op *u = m->user_ops[i];
+        const struct user_source *s = cuda ? &u->cuda : &u->cpu;
+        bool known = false;
+        if (!user_op_used(m, u))
+            continue;
+        if (!s->path || access(s->path, R_OK)) {
+            struct diag *d = s->path ? diag_error(E_FILE, s->span, "cannot read '%s': %s", s->path, strerror(errno))
+                                     : diag_error(E_FILE, u->span, "op '%s' has no source for the target %s", u->op.name, t->name);
+            diag_help(d, "a source is looked for beside the program; name it by `%s \"FILE\"`", t->name);
+            fine = false;
+            continue;
+        }
+        for (int k = 0; k < arrlen(copied); k++)
+            known |= !strcmp(copied[k], s->path);
+        if (known)
+            continue;
+        arrput(copied, s->path);
+        fine &= copy_file(s->path, dir, mem_printf("op_%s.%s", u->op.name, t->suffix));
+        *objects = mem_printf("%s op_%s.o", *objects, u->op.name);
+    }
+    if (!arrlen(m->user_ops) || !fine)
+        return fine;
+    if (!(f = begin(dir, "user_ops.h")))
+        return false;
+    emit_user_header(m, f);
+    return end(f, dir);
+}
+
+static bool write_makefile(struct module *m, const char *dir, const struct target *t, const char *objects, const char *user)
 {
     const char *from = shipped(mem_printf("templates/%s", t->makefile));
     FILE *in = fopen(from, "r");
@@ -122,6 +159,7 @@ static bool write_makefile(struct module *m, const char *dir, const struct targe
     fprintf(out, "RANKS := %d\nCLASSES :=", m->physical->mesh->nranks);
     for (int s = 0; s < m->physical->nstage; s++)
         fprintf(out, " class_%d.o", s);
+    fputs(user, out);
     fprintf(out, "\nRUNTIME :=%s\n", objects);
     for (int c; (c = fgetc(in)) != EOF;)
         fputc(c, out);
@@ -132,7 +170,7 @@ static bool write_makefile(struct module *m, const char *dir, const struct targe
 static bool write_all(struct module *m, const char *dir, const struct target *t)
 {
     const struct physical *p = m->physical;
-    const char *objects;
+    const char *objects, *user;
     FILE *f;
     for (int s = 0; s < p->nstage; s++) {
         if (!(f = begin(dir, mem_printf("class_%d.%s", s, t->suffix))))
@@ -158,7 +196,7 @@ static bool write_all(struct module *m, const char *dir, const struct target *t)
         if (!end(f, dir))
             return false;
     }
-    return copy_runtime(dir, t, &objects) && write_makefile(m, dir, t, objects);
+    return copy_user_ops(m, dir, t, &user) && copy_runtime(dir, t, &objects) && write_makefile(m, dir, t, objects, user);
 }
 
 static int remove_one(const char *path, const struct stat *s, int flag, struct FTW *f)

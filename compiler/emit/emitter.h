@@ -60,4 +60,9 @@ void emit_ranks(struct module *m, FILE *to);
 void emit_plan_json(struct module *m, FILE *to);
 int output_index(const struct module *m, enum entry entry, const char *name);   /* in fl_program.output */
 int input_index(const struct module *m, enum entry entry, const char *name);
+
+/* user_ops.c */
+struct user_op;
+bool user_op_used(const struct module *m, const struct user_op *u);
+void emit_user_header(struct module *m, FILE *to);
 #endif

@@ -135,9 +135,11 @@ void deal(const struct grid *g, const struct tensor *whole, struct lay l, int id
     }
 }
 
+double deal_tolerance = 1e-9;
+
 static bool close_to(double a, double b)
 {
-    return a == b || (isfinite(a) && isfinite(b) && fabs(a - b) <= 1e-9 * (1 + fabs(a) + fabs(b)));
+    return a == b || (isfinite(a) && isfinite(b) && fabs(a - b) <= deal_tolerance * (1 + fabs(a) + fabs(b)));
 }
 
 static bool valid_at(const struct tensor *whole, int64_t w)

@@ -6,6 +6,8 @@
 
 enum { MAX_AXES = 2, MAX_RANKS = 6 };
 
+extern double deal_tolerance;    /* relative; for kernels in f32 it is set higher */
+
 struct lay { struct sbp ax[MAX_AXES]; };
 struct grid {                    /* ranks, row-major: the last axis is the fastest */
     int naxis, size[MAX_AXES], nranks;
