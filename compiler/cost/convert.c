@@ -1,7 +1,9 @@
 /* The cheapest conversion between two layouts: Dijkstra over the layouts of the axes that move.
  *
  * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
- * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there. */
+ * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there; where
+ * axes that split one dim swap places, through any other dim too. On the way no rank holds more than the larger end times
+ * one axis: swapping two axes gathers a part, never the whole tensor, unless there is no other dim to go through. */
 #include "convert.h"
 #include "cluster.h"
 #include <math.h>
@@ -161,12 +163,15 @@ struct search {
     struct state *states;        /* stb_ds array */
     struct sbp option[MAX_AXIS][MAX_DIM + 3];
     int noption[MAX_AXIS];
+    double most;                 /* bytes a rank may hold on the way */
 };
 
 static void reach(struct search *s, int from, int axis, struct sbp to)
 {
     struct step step = make_step(s->v, &s->states[from].lay, s->m, axis, to);
     double cost = s->states[from].cost + step.seconds;
+    if (layout_bytes(s->v, &step.after, s->m) > s->most)
+        return;
     for (int k = 0; k < arrlen(s->states); k++)
         if (layout_same(&s->states[k].lay, &step.after, s->m->naxis)) {
             if (cost < s->states[k].cost) {
@@ -257,6 +262,27 @@ static int merge(const struct value *v, const struct layout *from, const struct 
     return out;
 }
 
+/* Do two axes split one dim in another order than before? */
+static bool swap_places(const struct layout *a, const struct layout *b, const struct mesh *m)
+{
+    for (int x = 0; x < m->naxis; x++)
+        for (int y = 0; y < x; y++)
+            if (a->ax[x].kind == SBP_S && a->ax[y].kind == SBP_S && b->ax[x].kind == SBP_S && b->ax[y].kind == SBP_S &&
+                a->ax[x].dim == a->ax[y].dim && b->ax[x].dim == b->ax[y].dim && a->ax[x].dim == b->ax[x].dim &&
+                (a->ax[x].order < a->ax[y].order) != (b->ax[x].order < b->ax[y].order))
+                return true;
+    return false;
+}
+
+static int widest(const struct search *s)
+{
+    int most = 1;
+    for (int a = 0; a < s->m->naxis; a++)
+        if (s->noption[a] && s->m->axis[a].size > most)
+            most = s->m->axis[a].size;
+    return most;
+}
+
 int convert_path(const struct value *v, const struct layout *from, const struct layout *to, const struct mesh *m,
                  struct step *steps, int max)
 {
@@ -291,6 +317,7 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
         found = 1;
     } else if (moving) {
         struct search s = { .v = v, .m = m };
+        bool swaps = swap_places(&at, &goal, m);
         for (int a = 0; a < m->naxis; a++) {
             bool near = !sbp_same(at.ax[a], goal.ax[a]);
             for (int b = 0; b < m->naxis && !near; b++)          /* shares a dim with one that moves */
@@ -304,6 +331,9 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
             if (m->axis[a].time)
                 continue;
             offer(&s, a, (struct sbp){ 0 });
+            for (int d = 0; d < v->ndim && swaps; d++)
+                if (v->dim[d]->size % m->axis[a].size == 0)
+                    offer(&s, a, (struct sbp){ SBP_S, (uint8_t)d, 0 });
             for (int b = 0; b < m->naxis; b++) {
                 if (at.ax[b].kind == SBP_S)
                     offer(&s, a, at.ax[b]);
@@ -311,7 +341,13 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
                     offer(&s, a, goal.ax[b]);
             }
         }
+        s.most = fmax(layout_bytes(v, &at, m), layout_bytes(v, &goal, m)) * widest(&s);
         found = search_path(&s, &at, &goal, plan + n);
+        if (found < 0) {
+            arrsetlen(s.states, 0);
+            s.most = INFINITY;
+            found = search_path(&s, &at, &goal, plan + n);
+        }
         if (found < 0)
             return -1;
     }

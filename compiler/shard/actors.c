@@ -153,8 +153,11 @@ static void offer_all_same(struct sharding *s, struct actor *a, int axis)
     offer_same(s, a, axis, CODE_B);
     for (int d = 0; d < v->ndim; d++)
         offer_same(s, a, axis, CODE_S + d);
+    int asked = value_fixed(s, v, axis);
     if (type_is_float(v->type))
         offer_same(s, a, axis, CODE_P + REDUCE_SUM);
+    if (code_is_partial(asked) && asked != CODE_P + REDUCE_SUM)
+        offer_same(s, a, axis, asked);
 }
 
 const struct plan_line *param_line(const struct sharding *s, const struct value *v)

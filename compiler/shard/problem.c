@@ -124,8 +124,8 @@ static double together(const struct problem *p, const struct value *v, enum phas
         }
     layout_normalise(&from, m);
     layout_normalise(&to, m);
-    if (!layout_divides(p->s, v, &from) || !layout_divides(p->s, v, &to))
-        return INFINITY;
+    if (!layout_divides(p->s, v, &from))
+        return INFINITY;                             /* what readers ask for is checked with them: they may differ */
     double n = times(p, v, phase), cost = home ? layout_bytes(v, &from, m) / others(p) * n / store_rate * share(p) : 0;
     if (!moves)
         return cost;

@@ -89,6 +89,25 @@ static void merged(void **unused)
     assert_int_equal(s[0].axes, 3);
 }
 
+/* Two axes that swap what they split, or their order on one dim, never make a rank hold everything. */
+static void swapped(void **unused)
+{
+    struct sbp minor = { SBP_S, 0, 1 };
+    struct { struct layout from, to; } swaps[] = {
+        { lay(S0, S1), lay(S1, S0) }, { lay(S1, S0), lay(S0, S1) }, { lay(S0, minor), lay(minor, S0) },
+        { lay(minor, S0), lay(S0, minor) },
+    };
+    for (int sizes = 0; sizes < 3; sizes++)
+        for (size_t k = 0; k < sizeof swaps / sizeof *swaps; k++) {
+            struct step s[MAX_STEP];
+            begin(sizes == 1 ? 4 : 2, sizes == 2 ? 8 : 2);
+            int n = path(swaps[k].from, swaps[k].to, s);
+            assert_true(n > 0);
+            for (int i = 0; i < n; i++)
+                assert_true(layout_bytes(&value, &s[i].after, &mesh) < 1024 * 512 * 4);
+        }
+}
+
 static void minor_leaves_first(void **unused)
 {
     struct step s[MAX_STEP];
@@ -125,7 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_pairs), cmocka_unit_test(one_step), cmocka_unit_test(merged),
-        cmocka_unit_test(minor_leaves_first), cmocka_unit_test(time_axis), cmocka_unit_test(axes_of_one_rank),
+        cmocka_unit_test(swapped), cmocka_unit_test(minor_leaves_first), cmocka_unit_test(time_axis), cmocka_unit_test(axes_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
