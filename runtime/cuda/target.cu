@@ -1,14 +1,19 @@
-/* The cuda target: picks the device, owns the arena, the compute stream and the workspaces. */
+/* The cuda target: picks the device, owns the arena, the compute stream and the workspaces. Bytes for the arena go through
+ * a ring of pinned host buffers, so that a step that reads its inputs need not wait for the device. */
 #include "../target.h"
 #include "../check.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 extern "C" const char *const fl_target_name = "cuda";
 
 static cudaStream_t compute;
 static struct { void *p; size_t bytes; } workspace[4];
 static int64_t held;
+enum { RING = 8, LARGE = 64 << 20 };
+static struct { char *p; size_t bytes; cudaEvent_t read; } ring[RING];
+static int turn;
 
 void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call)
 {
@@ -64,21 +69,52 @@ extern "C" char *fl_arena_new(int64_t bytes)
     return (char *)p;
 }
 
+/* The host waits for the device; the watchdog may look. */
+static void wait(void)
+{
+    fl_waiting("the device");
+    FL_CUDA(cudaStreamSynchronize(compute));
+    fl_waiting(NULL);
+}
+
 extern "C" void fl_to_arena(void *dst, const void *host, int64_t bytes)
 {
-    FL_CUDA(cudaMemcpyAsync(dst, host, (size_t)bytes, cudaMemcpyHostToDevice, compute));
-    FL_CUDA(cudaStreamSynchronize(compute));
+    if (bytes <= 0)
+        return;
+    if (bytes > LARGE) {
+        FL_CUDA(cudaMemcpyAsync(dst, host, (size_t)bytes, cudaMemcpyHostToDevice, compute));
+        wait();
+        return;
+    }
+    auto &slot = ring[turn];
+    turn = (turn + 1) % RING;
+    if (!slot.read)
+        FL_CUDA(cudaEventCreateWithFlags(&slot.read, cudaEventDisableTiming));
+    FL_CUDA(cudaEventSynchronize(slot.read));
+    if (slot.bytes < (size_t)bytes) {
+        if (slot.p)
+            FL_CUDA(cudaFreeHost(slot.p));
+        FL_CUDA(cudaMallocHost((void **)&slot.p, (size_t)bytes));
+        slot.bytes = (size_t)bytes;
+    }
+    memcpy(slot.p, host, (size_t)bytes);
+    FL_CUDA(cudaMemcpyAsync(dst, slot.p, (size_t)bytes, cudaMemcpyHostToDevice, compute));
+    FL_CUDA(cudaEventRecord(slot.read, compute));
 }
 
 extern "C" void fl_from_arena(void *host, const void *src, int64_t bytes)
 {
+    if (bytes <= 0)
+        return;
     FL_CUDA(cudaMemcpyAsync(host, src, (size_t)bytes, cudaMemcpyDeviceToHost, compute));
-    FL_CUDA(cudaStreamSynchronize(compute));
+    wait();
 }
 
 extern "C" void fl_target_sync(void)
 {
+    fl_waiting("the device");
     FL_CUDA(cudaDeviceSynchronize());
+    fl_waiting(NULL);
 }
 
 extern "C" int64_t fl_target_peak_bytes(void)
@@ -92,5 +128,11 @@ extern "C" void fl_target_stop(void)
     for (int i = 0; i < 4; i++)
         if (workspace[i].p)
             FL_CUDA(cudaFree(workspace[i].p));
+    for (auto &slot : ring) {
+        if (slot.p)
+            FL_CUDA(cudaFreeHost(slot.p));
+        if (slot.read)
+            FL_CUDA(cudaEventDestroy(slot.read));
+    }
     FL_CUDA(cudaStreamDestroy(compute));
 }

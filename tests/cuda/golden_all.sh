@@ -19,11 +19,10 @@ for plan in $plans; do
     first=
     for seed in $(seq "$seeds"); do
         work=$build/tests/cuda/all_$plan
-        result=$(KEEP=1 "$here/golden.sh" "$build/flowc" "$build/tests/golden/golden_compare" "$objects" "$golden" "$work" "$plan" \
-            20 "$seed" 2>&1 | tail -n 1)
+        said=$(KEEP=1 "$here/golden.sh" "$build/flowc" "$build/tests/golden/golden_compare" "$objects" "$golden" "$work" \
+            "$plan" 20 "$seed" --set M=2 2>&1) || { echo "$said"; echo "$plan, seed $seed: failed"; exit 1; }
         bits=$(sha256sum <"$work/f.safetensors")
-        echo "$plan, seed $seed: $result"
-        [[ $result == *" 0 failures" ]] || exit 1
+        echo "$plan, seed $seed: $(echo "$said" | tail -n 1)"
         [ -z "$first" ] || [ "$first" = "$bits" ] || { echo "$plan: seed $seed gives other bits than seed 1"; exit 1; }
         first=$bits
         rm -rf "$work"

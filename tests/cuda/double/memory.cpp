@@ -113,6 +113,19 @@ cudaError_t cudaFree(void *p)
     return cudaSuccess;
 }
 
+cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+    *p = malloc(bytes ? bytes : 1);
+    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    twin_drain();
+    free(p);
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemset(void *p, int byte, size_t bytes)
 {
     twin_check_device(p, bytes, "cudaMemset");
