@@ -107,6 +107,7 @@ struct stage {
     struct region *phase[ENTRIES][PHASES];       /* NULL where empty */
     struct buffer **buffers;                     /* stb_ds array after allocate */
     int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
+    int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
     struct firing *order;                        /* stb_ds array: the train entry's forward, backward .. in one step */
     struct roll *rolls;                          /* stb_ds array: the same, rolled */
     int saved_slots;                             /* regst num from forward to backward */

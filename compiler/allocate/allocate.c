@@ -11,6 +11,7 @@
 #include "../op.h"
 #include "../passes.h"
 #include "fit.h"
+#include "outside.h"
 #include <stdlib.h>
 
 enum { GROUPS = 4 };
@@ -155,11 +156,16 @@ static int by_bytes(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->id - y->id;
 }
 
+static int64_t needed_bytes(const struct stage *s)
+{
+    return s->arena_bytes + s->link_bytes + s->packing_bytes;
+}
+
 static void refuse(struct work *w)
 {
     const struct plan *plan = w->m->plan;
     struct stage *s = w->s;
-    const char *needed = size_text((double)s->arena_bytes), *limit = size_text(plan->memory_bytes);
+    const char *needed = size_text((double)needed_bytes(s)), *limit = size_text(plan->memory_bytes);
     struct diag *d = diag_error(E_MEMORY, plan->memory_span, "stage %d needs %s per rank, more than the %s of plan '%s'",
                                 s->index, needed, limit, plan->name);
     struct buffer **sorted = NULL;
@@ -169,6 +175,8 @@ static void refuse(struct work *w)
     for (int i = 0; i < 3 && i < arrlen(sorted); i++)
         diag_note(d, "%s: %s (%s)", sorted[i]->name, size_text((double)sorted[i]->bytes),
                   memory_class_name[sorted[i]->class]);
+    if (needed_bytes(s) > s->arena_bytes)
+        diag_note(d, "links and packing of collectives: %s", size_text((double)(needed_bytes(s) - s->arena_bytes)));
     int64_t fixed = s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD];
     if ((double)fixed > plan->memory_bytes)
         diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or "
@@ -259,7 +267,9 @@ static void allocate_stage(struct work *w)
             s->buffers[i]->offset = items[place[i] - 1].offset;
     for (int i = 0; i < arrlen(items); i++)
         place_bucket(s->buffers[items[i].id], items[i].offset);
-    if (w->m->plan->memory_bytes > 0 && (double)s->arena_bytes > w->m->plan->memory_bytes)
+    s->link_bytes = outside_links(w->p, s);
+    s->packing_bytes = outside_packing(w->p, s);
+    if (w->m->plan->memory_bytes > 0 && (double)needed_bytes(s) > w->m->plan->memory_bytes)
         refuse(w);
 }
 

@@ -22,13 +22,18 @@ static struct buffer **sorted(const struct stage *s)
 
 static void dump_text(FILE *to, const struct stage *s)
 {
-    fprintf(to, "stage %d: %lld bytes per rank\n", s->index, (long long)s->arena_bytes);
+    fprintf(to, "stage %d: %lld bytes per rank\n", s->index,
+            (long long)(s->arena_bytes + s->link_bytes + s->packing_bytes));
     for (int c = 0; c < MEM_CLASSES; c++)
         if (s->bytes[c])
             fprintf(to, "    %-20s %14lld\n", memory_class_name[c], (long long)s->bytes[c]);
     fprintf(to, "    %-20s %14lld\n    %-20s %14lld  (%.2f %% above it is lost to fragmentation)\n", "arena",
             (long long)s->arena_bytes, "live lower bound", (long long)s->live_bytes,
             s->live_bytes ? 100.0 * (double)(s->arena_bytes - s->live_bytes) / (double)s->live_bytes : 0.0);
+    if (s->link_bytes)
+        fprintf(to, "    %-20s %14lld  (outside the arena)\n", "slots of links", (long long)s->link_bytes);
+    if (s->packing_bytes)
+        fprintf(to, "    %-20s %14lld  (outside the arena)\n", "packing", (long long)s->packing_bytes);
     fprintf(to, "    %12s %12s %7s %6s %11s  %-18s %-24s %s\n", "offset", "bytes", "blocks", "slots", "points", "class",
             "source", "tensor");
     struct buffer **list = sorted(s);
@@ -55,8 +60,10 @@ static json_t *stage_json(const struct stage *s)
                                                  (json_int_t)b->blocks, "slots", b->slots, "first", b->first, "last",
                                                  b->last));
     }
-    return json_pack("{s:i, s:I, s:I, s:o, s:o}", "stage", s->index, "arena_bytes", (json_int_t)s->arena_bytes,
-                     "live_bytes", (json_int_t)s->live_bytes, "bytes", classes, "buffers", buffers);
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "arena_bytes",
+                     (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "link_bytes",
+                     (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "bytes", classes,
+                     "buffers", buffers);
 }
 
 void memory_dump(FILE *to, struct module *m, bool json)

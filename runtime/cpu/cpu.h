@@ -21,5 +21,6 @@ enum fl_scratch_slot { FL_SCRATCH_KERNEL, FL_SCRATCH_INDEX, FL_SCRATCH_SEND, FL_
 void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes);
 void *fl_thread_scratch(int64_t bytes);
 int64_t fl_scratch_bytes(void);                      /* held by all of them */
+int64_t fl_links_bytes(void);                        /* held by the slots of links */
 void fl_scratch_threads(int n);                      /* before the first parallel region */
 #endif

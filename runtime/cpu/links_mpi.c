@@ -51,6 +51,14 @@ struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, 
     return l;
 }
 
+int64_t fl_links_bytes(void)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < nall; i++)
+        sum += all[i]->slots * all[i]->bytes;
+    return sum;
+}
+
 void fl_links_start(void) { FL_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &world)); }
 
 void fl_links_stop(void)

@@ -59,7 +59,7 @@ static void *grow(void *slot_p, int64_t *slot_bytes, int64_t bytes)
 {
     if (*slot_bytes >= bytes)
         return slot_p;
-    bytes += bytes / 2 + 4096;
+    bytes = (bytes + 4095) / 4096 * 4096;
     free(slot_p);
     *slot_bytes = bytes;
     return fl_alloc(bytes);
@@ -119,7 +119,7 @@ void fl_from_arena(void *host, const void *src, int64_t bytes)
 }
 
 void fl_target_sync(void) {}
-int64_t fl_target_peak_bytes(void) { return arena_bytes + fl_scratch_bytes(); }
+int64_t fl_target_peak_bytes(void) { return arena_bytes + fl_scratch_bytes() + fl_links_bytes(); }
 
 void fl_target_stop(void)
 {
