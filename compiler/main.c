@@ -87,6 +87,8 @@ static bool compile(struct module *m, const struct pass *dumped)
         for (int e = 0; e < ENTRIES; e++)
             if (m->graph[e])
                 graph_verify(m->graph[e], p->name);
+        if (m->physical && p->run != box)                  /* which looks itself */
+            physical_verify(m->physical, p->name);
         if (p->run == shard && m->explained) {
             fputs(m->explained, stdout);
             return true;

@@ -124,6 +124,7 @@ struct physical {
     double bubble;                               /* per step, unit times */
 };
 
+void physical_verify(const struct physical *p, const char *after);              /* the invariants above; BUG() when broken */
 int rank_stage(const struct physical *p, int rank);
 void stage_coord(const struct physical *p, int stage, int rank, int *coord);   /* mesh coordinates of a rank */
 #endif

@@ -65,8 +65,7 @@ void box(struct module *m)
             struct boxer b = {.m = m, .mesh = p->mesh, .p = p, .g = m->graph[e], .param_on = params.param_on};
             box_entry(&b);
         }
-    for (int s = 0; s < p->nstage; s++)
-        stage_verify(p, &p->stages[s]);
+    physical_verify(p, "box");
     check_expectations(m);
     check_hosts(m);
 }

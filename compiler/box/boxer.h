@@ -73,5 +73,4 @@ int comm_find(struct physical *p, unsigned axes, const int *stages);     /* stag
 
 /* clean.c: dead clones go; every need is set to the operand's layout; the physical invariants */
 void stage_clean(struct physical *p, struct stage *s, enum entry entry);
-void stage_verify(const struct physical *p, const struct stage *s);
 #endif

@@ -1,5 +1,4 @@
-/* The last look at a stage program: clones nobody reads go, each need becomes the operand's layout, and the invariants
- * of physical.h are checked. */
+/* The last look at a stage program: clones nobody reads go, and each need becomes the operand's layout. */
 #include "boxer.h"
 
 struct cleaning {
@@ -90,58 +89,4 @@ void stage_clean(struct physical *p, struct stage *s, enum entry entry)
         if (*root && !arrlen((*root)->nodes))
             *root = NULL;
     }
-}
-
-static bool visible(struct region *r, const struct value *v)
-{
-    for (; r; r = r->parent)
-        if (v->region == r || (!v->region->parent && !r->parent) ||
-            (v->region->parent && r->parent && region_origin(v->region) == region_origin(r)))
-            return true;
-    return false;
-}
-
-static void define(bool *defined, struct value **values)
-{
-    for (int k = 0; k < arrlen(values); k++)
-        defined[values[k]->id] = true;
-}
-
-static void verify_region(const struct physical *p, const struct stage *s, struct region *r, bool *defined)
-{
-    define(defined, r->args);
-    if (r->index)
-        defined[r->index->id] = true;
-    for (int i = 0; i < arrlen(r->nodes); i++) {
-        struct node *n = r->nodes[i];
-        if (n->region != r)
-            BUG("stage %d: node %d (%s) is listed in another region", s->index, n->id, n->op->name);
-        for (int k = 0; k < arrlen(n->in); k++) {
-            struct value *v = n->in[k];
-            bool stacks = (n->op->flags & OP_STACKED) || ((n->op->flags & OP_BOXING) && !r->parent);
-            if (v && !stacks && !visible(r, v))
-                BUG("stage %d: node %d (%s) reads %s, which it cannot see", s->index, n->id, n->op->name, v->path);
-            if (v && !defined[v->id])
-                BUG("stage %d: node %d (%s) reads %s before it is there", s->index, n->id, n->op->name, v->path);
-            if (v && !layout_agrees(p->mesh, &v->lay, &n->need[k]))
-                BUG("stage %d: node %d (%s) reads %s in another layout", s->index, n->id, n->op->name, v->path);
-        }
-        for (int k = 0; n->body && k < arrlen(n->out); k++)
-            if (!layout_agrees(p->mesh, &n->body->args[k]->lay, &n->body->results[k]->lay) ||
-                !layout_agrees(p->mesh, &n->body->args[k]->lay, &n->in[k]->lay) ||
-                !layout_agrees(p->mesh, &n->body->args[k]->lay, &n->out[k]->lay))
-                BUG("stage %d: repeat %d carries %s in several layouts", s->index, n->id, n->body->args[k]->path);
-        if (n->body)
-            verify_region(p, s, n->body, defined);
-        define(defined, n->out);
-    }
-}
-
-void stage_verify(const struct physical *p, const struct stage *s)
-{
-    bool *defined = NEW_ARRAY(bool, arrlen(s->graph->values));
-    for (int e = 0; e < ENTRIES; e++)
-        for (int ph = 0; ph < PHASES; ph++)
-            if (s->phase[e][ph])
-                verify_region(p, s, s->phase[e][ph], defined);
 }
