@@ -99,6 +99,29 @@ int region_depth(const struct region *r)
     return depth;
 }
 
+int64_t region_blocks(const struct region *r)
+{
+    int64_t blocks = 1;
+    for (; r->parent; r = r->parent)
+        blocks *= r->count;
+    return blocks;
+}
+
+bool region_within(const struct region *r, const struct region *outer)
+{
+    for (; r; r = r->parent)
+        if (r == outer)
+            return true;
+    return false;
+}
+
+struct node *node_at_root(const struct node *n)
+{
+    while (n->region->owner)
+        n = n->region->owner;
+    return (struct node *)n;
+}
+
 struct graph *graph_new(struct module *m, enum entry entry)
 {
     struct graph *g = NEW(struct graph);

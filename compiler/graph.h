@@ -176,6 +176,9 @@ struct region {
 };
 struct region *region_origin(struct region *r);      /* the forward body whose blocks r walks */
 int region_depth(const struct region *r);            /* number of repeats around (root: 0) */
+int64_t region_blocks(const struct region *r);       /* product of their counts: how many blocks a value of r has */
+bool region_within(const struct region *r, const struct region *outer);    /* outer is r or around it */
+struct node *node_at_root(const struct node *n);     /* n, or the outermost repeat around it */
 
 enum entry { ENTRY_TRAIN, ENTRY_EVALUATE, ENTRY_SAMPLE, ENTRIES };
 extern const char *const entry_name[ENTRIES];

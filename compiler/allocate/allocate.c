@@ -48,21 +48,6 @@ static void number_region(struct work *w, struct region *r)
     }
 }
 
-static struct node *root_node(struct node *n)
-{
-    while (n->region->owner)
-        n = n->region->owner;
-    return n;
-}
-
-static bool in_chain(const struct region *r, const struct region *outer)
-{
-    for (; r; r = r->parent)
-        if (r == outer)
-            return true;
-    return false;
-}
-
 static void live(struct buffer *b, int from, int to)
 {
     if (from < b->first)
@@ -80,7 +65,7 @@ static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase
         return;
     int from = at, to = at;
     /* what is defined outside a loop, or stacked over its blocks, is needed until the outermost such loop ends */
-    for (struct region *r = n->region; r->owner && (b->depth || !in_chain(v->region, r)); r = r->parent) {
+    for (struct region *r = n->region; r->owner && (b->depth || !region_within(v->region, r)); r = r->parent) {
         from = v->region == r || b->depth ? w->point[r->owner->id] : from;
         to = w->end[r->owner->id];
     }
@@ -111,7 +96,7 @@ static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase
 static enum phase def_phase(struct value *v, enum phase otherwise)
 {
     struct node *n = v->def ? v->def : v->region->owner;
-    return n ? root_node(n)->phase : otherwise;
+    return n ? node_at_root(n)->phase : otherwise;
 }
 
 static void touch_region(struct work *w, enum entry e, enum phase f, struct region *r)

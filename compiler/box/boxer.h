@@ -33,7 +33,6 @@ struct boxer {
 
 /* place.c: where logical nodes run */
 enum phase node_root_phase(const struct node *n);                /* also of nodes in bodies */
-struct node *node_at_root(const struct node *n);                 /* the root node that holds it */
 const int64_t *region_cut(struct region *body);                  /* of the forward body it walks, or NULL */
 int home_of_node(const struct boxer *b, const struct node *n);   /* the stage its results are on */
 int home_of_value(const struct boxer *b, const struct value *v);

@@ -9,13 +9,6 @@ bool axis_moves(const struct mesh *m, int axis)
     return m->axis[axis].size > 1 && axis != m->pipe;
 }
 
-struct node *node_at_root(const struct node *n)
-{
-    while (n->region->owner)
-        n = n->region->owner;
-    return (struct node *)n;
-}
-
 enum phase node_root_phase(const struct node *n)
 {
     return node_at_root(n)->phase;

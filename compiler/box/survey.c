@@ -11,19 +11,11 @@ struct survey {
     int stage;
 };
 
-static int64_t repeats(const struct region *r)
-{
-    int64_t count = 1;
-    for (; r->parent; r = r->parent)
-        count *= r->count;
-    return count;
-}
-
 /* All of a stack where a node at root reads a body's value. */
 static int64_t value_bytes(const struct physical *p, const struct node *n, const struct value *v)
 {
     bool stack = !n->region->parent && v->region->parent;
-    return value_local_bytes(v, p->mesh) * (stack ? repeats(v->region) : 1);
+    return value_local_bytes(v, p->mesh) * (stack ? region_blocks(v->region) : 1);
 }
 
 const char *communication_kind(const struct node *n)
@@ -33,7 +25,7 @@ const char *communication_kind(const struct node *n)
 
 int64_t node_repeats(const struct node *n)
 {
-    return repeats(n->region);
+    return region_blocks(n->region);
 }
 
 int64_t communication_bytes(const struct physical *p, const struct node *n)
@@ -63,7 +55,7 @@ static void add_record(struct survey *s, const struct node *n)
     if (r.values > 1)
         r.value = mem_printf("%s and %d more", n->in[0]->path, r.values - 1);
     r.type = value_type_text(v, p->mesh);
-    r.blocks = repeats(n->region);
+    r.blocks = region_blocks(n->region);
     r.times = r.blocks * (phase_per_microbatch(s->phase) ? p->module->plan->microbatches : 1);
     r.bytes = communication_bytes(p, n);
     if (n->op == &op_box_send) {

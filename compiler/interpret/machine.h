@@ -58,7 +58,6 @@ struct run {
 };
 
 int64_t tensor_elements(const struct tensor *t);
-int64_t region_blocks(const struct region *r);                          /* blocks that values of r have */
 int64_t region_block(struct machine *m, struct region *r);              /* the flat block that is running */
 struct tensor place_tensor(const struct run *r, const struct value *v, const struct rank *k);   /* no data */
 struct cell *cell_of(struct machine *m, struct rank *k, const struct value *v, int64_t block);

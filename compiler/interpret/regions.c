@@ -11,14 +11,6 @@ int64_t tensor_elements(const struct tensor *t)
     return count;
 }
 
-int64_t region_blocks(const struct region *r)
-{
-    int64_t blocks = 1;
-    for (; r->parent; r = r->parent)
-        blocks *= r->count;
-    return blocks;
-}
-
 int64_t region_block(struct machine *m, struct region *r)
 {
     if (!r->parent)

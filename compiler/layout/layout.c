@@ -16,14 +16,6 @@ struct work {
     struct { struct param *key; struct buffer *value; } *params;   /* hash map */
 };
 
-static bool in_chain(const struct region *r, const struct region *outer)
-{
-    for (; r; r = r->parent)
-        if (r == outer)
-            return true;
-    return false;
-}
-
 bool op_takes_strides(const struct op *op)
 {
     static const struct op *const strided[] = {
@@ -63,7 +55,7 @@ static void note_stacked(struct work *w)
     for (int i = 0; i < arrlen(w->readers); i++) {
         struct value *v = w->s->graph->values[i];
         for (int k = 0; k < arrlen(w->readers[i]) && region_depth(v->region); k++)
-            if (!in_chain(w->readers[i][k]->region, v->region))
+            if (!region_within(w->readers[i][k]->region, v->region))
                 v->stacked = true;
     }
 }

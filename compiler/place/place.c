@@ -19,17 +19,10 @@ static bool is_data(const struct value *v)
     return v && v->def && !(v->def->op->flags & OP_SOURCE);
 }
 
-static struct node *at_root(struct node *n)
-{
-    while (n->region->owner)
-        n = n->region->owner;
-    return n;
-}
-
 /* Where the output of a root node is; the cut repeat ends on the stage of its last block (backward: of its first). */
 static int stage_of(const struct placing *p, struct node *n)
 {
-    n = at_root(n);
+    n = node_at_root(n);
     if (n->stage >= 0)
         return n->stage;
     return n->body && n->body->reverse ? p->first : p->last;
@@ -42,7 +35,7 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
 {
     for (int k = 0; k < arrlen(n->in); k++) {
         struct value *v = n->in[k];
-        if (!is_data(v) || at_root(v->def) == around)
+        if (!is_data(v) || node_at_root(v->def) == around)
             continue;
         int s = stage_of(p, v->def);
         if (s < r->low)
@@ -141,10 +134,10 @@ static void against(struct placing *p, struct node *n, const struct reach *r, in
     struct span at = n->span.file ? n->span : p->plan->span;
     struct diag *d = diag_error(E_PLACE, at, "this runs on stage %d but reads '%s', which is made on stage %d", stage,
                                 r->highest->path ? r->highest->path : r->highest->def->op->name, r->high);
-    const struct plan_line *line = p->line[at_root(r->highest->def)->id];
-    for (int k = 0; !line && k < arrlen(at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
-        const struct value *v = at_root(r->highest->def)->in[k];
-        line = is_data(v) ? p->line[at_root(v->def)->id] : NULL;
+    const struct plan_line *line = p->line[node_at_root(r->highest->def)->id];
+    for (int k = 0; !line && k < arrlen(node_at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
+        const struct value *v = node_at_root(r->highest->def)->in[k];
+        line = is_data(v) ? p->line[node_at_root(v->def)->id] : NULL;
     }
     line = p->line[n->id] ? p->line[n->id] : line;
     if (line)
@@ -173,7 +166,7 @@ static void place_forward(struct placing *p)
         int usual = !p->cut ? 0 : after ? p->last : p->first;
         n->stage = said >= 0 ? said : r.high > usual ? r.high : usual;
         /* behind a line, what has data but no place of its own follows its data */
-        if (said < 0 && r.highest && p->line[at_root(r.highest->def)->id] && !after)
+        if (said < 0 && r.highest && p->line[node_at_root(r.highest->def)->id] && !after)
             n->stage = r.high;
         if (r.high > n->stage)
             against(p, n, &r, n->stage);
@@ -192,8 +185,8 @@ static void place_backward(struct placing *p)
         if (n->op->flags & OP_SOURCE)
             continue;
         /* a sum of gradients of what the cut repeat gives goes with its operands: the repeat is on no one stage */
-        if (n->forward && live[at_root(n->forward)->id] && (n->body || at_root(n->forward)->stage >= 0)) {
-            n->stage = at_root(n->forward)->stage;
+        if (n->forward && live[node_at_root(n->forward)->id] && (n->body || node_at_root(n->forward)->stage >= 0)) {
+            n->stage = node_at_root(n->forward)->stage;
             continue;
         }
         struct reach r = reach_of(p, n);

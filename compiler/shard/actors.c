@@ -4,22 +4,12 @@
 
 enum phase node_phase(const struct node *n)
 {
-    while (n->region && n->region->owner)
-        n = n->region->owner;
-    return n->phase;
+    return n->region ? node_at_root(n)->phase : n->phase;
 }
 
 enum phase value_phase(const struct value *v)
 {
     return v->def ? node_phase(v->def) : v->region && v->region->owner ? node_phase(v->region->owner) : PHASE_FORWARD;
-}
-
-double region_times(const struct region *r)
-{
-    double n = 1;
-    for (; r && r->owner; r = r->parent)
-        n *= (double)r->count;
-    return n;
 }
 
 int value_fixed(const struct sharding *s, const struct value *v, int axis)

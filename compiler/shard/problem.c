@@ -33,7 +33,7 @@ bool conversion_is_free(const struct problem *p, const struct value *v, int from
 static double times(const struct problem *p, const struct value *v, enum phase phase)
 {
     const struct mesh *m = p->s->mesh;
-    return region_times(v->region) * (phase_per_microbatch(phase) && m->mb >= 0 ? m->axis[m->mb].size : 1);
+    return (double)region_blocks(v->region) * (phase_per_microbatch(phase) && m->mb >= 0 ? m->axis[m->mb].size : 1);
 }
 
 /* What the axes outside the problem leave of v, or, optimistically, what any axis may leave of it. */
@@ -269,7 +269,7 @@ static double actor_cost(const struct joint *j, const int *at)
     }
     if (first->carry >= 0 || !first->node->op->flops || !(first->node->op->flags & OP_CONTRACTION))
         return 0;
-    double flops = first->node->op->flops(first->node) * region_times(first->node->region);
+    double flops = first->node->op->flops(first->node) * (double)region_blocks(first->node->region);
     for (int a = 0; a < m->naxis; a++) {
         bool split = c[a] ? splits_work(first, c[a]) : p->optimistic && a != m->mb && a != m->pipe;
         for (int k = 0; k < arrlen(first->in) && !c[a] && !split; k++)

@@ -124,7 +124,7 @@ static void put_reading(struct node *n, void *context)
         struct step steps[MAX_STEP];
         int count = convert_path(x->v, &x->v->lay, &n->need[k], x->s->mesh, steps, MAX_STEP);
         const struct mesh *m = x->s->mesh;
-        double times = region_times(x->v->region) * (phase_per_microbatch(phase) ? m->axis[m->mb].size : 1), bytes = 0, seconds = 0;
+        double times = (double)region_blocks(x->v->region) * (phase_per_microbatch(phase) ? m->axis[m->mb].size : 1), bytes = 0, seconds = 0;
         const char *text = "";
         for (int i = 0; i < count; i++) {
             text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[i].kind], axis_names(m, steps[i].axes));

@@ -93,7 +93,6 @@ struct actor {                   /* a node, or one carried value of a repeat: in
 };
 enum phase node_phase(const struct node *n);         /* that of the root node around it */
 enum phase value_phase(const struct value *v);
-double region_times(const struct region *r);         /* iterations of all repeats around */
 struct actor *actors_of(struct sharding *s, int axis);
 bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code);
 const struct plan_line *param_line(const struct sharding *s, const struct value *v);    /* of a param node's output, or NULL */
