@@ -3,6 +3,7 @@
 #include "graph.h"
 #include "module.h"
 #include "op.h"
+#include <math.h>
 #include <string.h>
 
 const char *const type_name[TYPES] = {
@@ -19,6 +20,26 @@ const char *const type_c[TYPES] = {
 #define TYPE(id, name, bytes, c) c,
 #include "types.def"
 #undef TYPE
+};
+const char *const reduce_name[REDUCES] = {
+#define REDUCE(id, name, c, c_identity, identity) name,
+#include "reduce.def"
+#undef REDUCE
+};
+const char *const reduce_c[REDUCES] = {
+#define REDUCE(id, name, c, c_identity, identity) c,
+#include "reduce.def"
+#undef REDUCE
+};
+const char *const reduce_c_identity[REDUCES] = {
+#define REDUCE(id, name, c, c_identity, identity) c_identity,
+#include "reduce.def"
+#undef REDUCE
+};
+const double reduce_identity[REDUCES] = {
+#define REDUCE(id, name, c, c_identity, identity) identity,
+#include "reduce.def"
+#undef REDUCE
 };
 const char *const phase_name[PHASES] = {"count", "setup", "forward", "backward", "weight", "update"};
 const char *const entry_name[ENTRIES] = {"train", "evaluate", "sample"};

@@ -60,7 +60,16 @@ struct dim *dim_anonymous(int64_t size);
 
 struct cluster;
 enum sbp_kind { SBP_B, SBP_S, SBP_P };
-enum reduce { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN };
+enum reduce {
+#define REDUCE(id, name, c, c_identity, identity) REDUCE_##id,
+#include "reduce.def"
+#undef REDUCE
+    REDUCES
+};
+extern const char *const reduce_name[REDUCES];      /* as in the language: "sum" */
+extern const char *const reduce_c[REDUCES];         /* as in emitted C: "FL_SUM" */
+extern const char *const reduce_c_identity[REDUCES];
+extern const double reduce_identity[REDUCES];
 struct sbp {
     uint8_t kind;                /* enum sbp_kind */
     uint8_t dim;                 /* S: which dim of the tensor; P: enum reduce */

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const reduce_name[] = {"sum", "max", "min"};
-
 const char *mesh_axes_text(const struct mesh *m, unsigned axes, const char *between)
 {
     const char *text = NULL;

@@ -207,9 +207,8 @@ static bool part_argument(struct ast *a, struct layout_part *part)
             part->dim_name = arg->name;
         return true;
     }
-    static const char *const reduces[] = {"sum", "max", "min"};
-    for (int r = REDUCE_SUM; arg && r <= REDUCE_MIN; r++)
-        if (part->kind == SBP_P && arg->kind == AST_NAME && !strcmp(arg->name, reduces[r])) {
+    for (int r = REDUCE_SUM; arg && r < REDUCES; r++)
+        if (part->kind == SBP_P && arg->kind == AST_NAME && !strcmp(arg->name, reduce_name[r])) {
             part->reduce = (enum reduce)r;
             return true;
         }

@@ -43,8 +43,7 @@ static void at(struct emitter *e, const struct node *n, const struct value *v, c
 
 static const char *kind(const struct node *n)
 {
-    static const char *const name[] = {"FL_SUM", "FL_MAX", "FL_MIN"};
-    return name[node_int(n, "reduce", REDUCE_SUM)];
+    return reduce_c[node_int(n, "reduce", REDUCE_SUM)];
 }
 
 static void all_reduce(struct emitter *e, const struct node *n, int k, const char *comm)
@@ -137,7 +136,7 @@ static void mask(struct emitter *e, const struct node *n)
     if (reduce == REDUCE_SUM)
         line(e, n, "fl_fill_bytes(%s, 0, (%s) * %d);", tensor_name(e, out), count, type_bytes[out->type]);
     else
-        line(e, n, "fl_fill(%s, %sINFINITY, %s);", tensor_name(e, out), reduce == REDUCE_MAX ? "-" : "", count);
+        line(e, n, "fl_fill(%s, %s, %s);", tensor_name(e, out), reduce_c_identity[reduce], count);
     e->indent--;
 }
 

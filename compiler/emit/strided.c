@@ -40,8 +40,7 @@ static void fill(struct emitter *e, const struct node *n, const char *number)
 
 static const char *identity(const struct node *n)
 {
-    enum reduce r = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
-    return r == REDUCE_SUM ? "0.0f" : r == REDUCE_MAX ? "-INFINITY" : "INFINITY";
+    return reduce_c_identity[node_int(n, "reduce", REDUCE_SUM)];
 }
 
 bool emit_strided(struct emitter *e, const struct node *n)

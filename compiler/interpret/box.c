@@ -39,7 +39,7 @@ static void fill_identity(struct tensor *t, enum reduce r)
 {
     int64_t count = tensor_elements(t);
     for (int64_t i = 0; i < count; i++)
-        t->data[i] = r == REDUCE_SUM ? 0 : r == REDUCE_MAX ? -INFINITY : INFINITY;
+        t->data[i] = reduce_identity[r];
 }
 
 /* Do the two ranks differ only along the axes? */
