@@ -1,0 +1,10 @@
+/* Compares a compiled program with its own logical graph. */
+#ifndef FLOWC_RANDOM_COMPARE_H
+#define FLOWC_RANDOM_COMPARE_H
+#include "module.h"
+#include <stdbool.h>
+
+/* Loss, norm, metrics, weights and states of every rank. Differences go to stderr; returns how many there were.
+ * huge_numbers: what was compared was beyond all bounds, and equal says little. */
+int compare_program(struct module *m, bool *huge_numbers);
+#endif
