@@ -33,7 +33,7 @@ static int blame_actor(struct problem *p, const struct solution *answer, const s
 void blame(struct sharding *s, int axis)
 {
     int shown = 0;
-    bool changed;
+    bool changed = false;
     const char *name = s->mesh->axis[axis].name;
     struct problem p = { .s = s, .soft = true };
     problem_actors(&p, 1u << axis);
