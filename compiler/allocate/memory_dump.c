@@ -76,7 +76,7 @@ void memory_dump(FILE *to, struct module *m, bool json)
         else
             dump_text(to, &p->stages[i]);
     }
-    json_t *all = json_pack("{s:o}", "stages", stages);
+    json_t *all = json_pack("{s:s, s:o}", "plan", m->plan->name, "stages", stages);
     if (json) {
         json_dumpf(all, to, JSON_INDENT(1));
         fputc('\n', to);

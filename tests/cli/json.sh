@@ -18,7 +18,7 @@ done
 for name in comm schedule memory; do
     for plan in single dp2_tp2_pp2; do
         "$flowc" "$gpt" --plan $plan --emit=$name,json >"$work/json"
-        [ "$("$check" plan <"$work/json")" = 1 ] || { echo "--emit=$name,json under $plan is no JSON with a plan"; bad=1; }
+        said=$("$check" plan <"$work/json") && [ "$said" = 1 ] || { echo "--emit=$name,json under $plan is no JSON with a plan"; bad=1; }
     done
 done
 exit $bad
