@@ -70,7 +70,7 @@ static unsigned next(unsigned below)
 
 int main(int argc, char **argv)
 {
-    alarm(100);
+    alarm(280);
     sink = fopen("/dev/null", "w");
     static const char *const pieces[] = {"{", "}", "(", ")", "[", "]", ":", "=", ",", "\n", ";", "..", "layer", "plan p",
         "repeat L", "x", "1", "\"s\"", "->", "sbp ", "files", "*", "@", "not", "#", "\"", " ", "train", "dim R", "on"};

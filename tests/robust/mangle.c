@@ -17,7 +17,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-enum { TEXT = 1 << 16, WORDS = 1 << 13, SECONDS_EACH = 20 };
+enum { TEXT = 1 << 16, WORDS = 1 << 13, SECONDS_EACH = 60 };
 
 static const struct {
     const char *name;
