@@ -1,5 +1,5 @@
-/* What each stage does in a step, as events: the phases in the scheduled order, and in them the calls of the runtime in the
- * order of the program, exactly. Then the run. */
+/* What each stage does in a step, as events: the phases in the scheduled order, and in them the calls of the runtime in
+ * the order of the program, exactly. Then the run. */
 #include "certificate.h"
 #include "../module.h"
 #include "../op.h"
@@ -14,6 +14,7 @@ struct builder {
     enum phase phase;
     int running;
     bool ahead;                  /* receives are posted ahead */
+    int skip;                    /* micro-batches of the steady state left out */
 };
 
 static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
@@ -64,6 +65,43 @@ static void run_phase(struct builder *b, enum phase phase, int i)
     }
 }
 
+/* Repetitions of a stage's steady state that need no look of their own. A circle of waits visits a stage once at most,
+ * and each of its edges spans no more micro-batches than are under way; so one that exists at all exists, moved, within
+ * this many repetitions. */
+static int spare(const struct physical *p, enum entry entry)
+{
+    int m = (int)p->module->plan->microbatches, under_way = 0, slots = 0, skip = m;
+    for (int s = 0; s < p->nstage; s++)
+        under_way = p->stages[s].saved_slots > under_way ? p->stages[s].saved_slots : under_way;
+    for (int k = 0; k < arrlen(p->links); k++) {
+        slots = p->links[k].slots_sent > slots ? p->links[k].slots_sent : slots;
+        slots = p->links[k].slots_received > slots ? p->links[k].slots_received : slots;
+    }
+    int64_t look = (int64_t)(p->nstage + 1) * (under_way + slots + 2);
+    for (int s = 0; entry == ENTRY_TRAIN && s < p->nstage; s++) {
+        int longest = 0;
+        for (int i = 0; i < arrlen(p->stages[s].rolls); i++)
+            longest = p->stages[s].rolls[i].times > longest ? p->stages[s].rolls[i].times : longest;
+        skip = longest < skip ? longest : skip;
+    }
+    return skip > look ? skip - (int)look : 0;
+}
+
+/* The scheduled firings, less the spare repetitions of the longest loop. */
+static void run_order(struct builder *b)
+{
+    const struct stage *s = b->stage;
+    const struct roll *longest = NULL;
+    for (int i = 0; b->skip && i < arrlen(s->rolls); i++)
+        if (!longest || s->rolls[i].times > longest->times)
+            longest = &s->rolls[i];
+    int from = longest ? longest->start + longest->len * (longest->times - b->skip) : 0;
+    int to = longest ? from + longest->len * b->skip : 0;
+    for (int i = 0; i < arrlen(s->order); i++)
+        if (i < from || i >= to)
+            run_phase(b, s->order[i].phase, s->order[i].microbatch - (i >= to && longest ? b->skip : 0));
+}
+
 /* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
 static void build_stage(struct builder *b)
 {
@@ -79,8 +117,7 @@ static void build_stage(struct builder *b)
         run_phase(b, PHASE_COUNT, i);
     run_phase(b, PHASE_SETUP, 0);
     if (b->entry == ENTRY_TRAIN) {
-        for (int i = 0; i < arrlen(b->stage->order); i++)
-            run_phase(b, b->stage->order[i].phase, b->stage->order[i].microbatch);
+        run_order(b);
     } else {
         for (int i = 0; i < b->microbatches; i++)
             run_phase(b, PHASE_FORWARD, i);
@@ -177,11 +214,11 @@ static void find_cycle(struct run *r)
     } while (s != first);
 }
 
-struct certificate *certificate_make(const struct physical *p, enum entry entry)
+static struct certificate *make(const struct physical *p, enum entry entry, int skip)
 {
     struct certificate *c = NEW(struct certificate);
     struct run r = {.p = p, .c = c, .stages = p->nstage};
-    int links = (int)arrlen(p->links), m = (int)p->module->plan->microbatches;
+    int links = (int)arrlen(p->links), m = (int)p->module->plan->microbatches - skip;
     bool ahead = !p->module->options || strcmp(p->module->options->target, "cuda") != 0;
     r.sent = NEW_ARRAY(bool *, links);
     r.posted = NEW_ARRAY(bool *, links);
@@ -192,7 +229,8 @@ struct certificate *certificate_make(const struct physical *p, enum entry entry)
     c->events = NEW_ARRAY(struct event *, p->nstage);
     c->at = NEW_ARRAY(int, p->nstage);
     for (int s = 0; s < p->nstage; s++) {
-        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead};
+        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead,
+                            .skip = skip};
         build_stage(&b);
         c->events[s] = b.events;
     }
@@ -211,4 +249,11 @@ struct certificate *certificate_make(const struct physical *p, enum entry entry)
     if (!c->complete)
         find_cycle(&r);
     return c;
+}
+
+struct certificate *certificate_make(const struct physical *p, enum entry entry)
+{
+    int skip = spare(p, entry);
+    struct certificate *c = make(p, entry, skip);
+    return c->complete || !skip ? c : make(p, entry, 0);   /* the whole, for what is told about it */
 }

@@ -12,13 +12,14 @@
 static struct options options;
 static struct physical *p;
 
-static void compile(const char *plan, const char *target)
+static void compile_with(const char *plan, const char *target, const char *microbatches)
 {
     mem_release();
     diag_reset();
     source_reset();
     options = (struct options){.file = EXAMPLE, .plan = plan, .target = target};
-    arrput(options.set, ((typeof(*options.set)){intern("M"), "8", false}));
+    arrput(options.set, ((typeof(*options.set)){intern("N"), "512", false}));
+    arrput(options.set, ((typeof(*options.set)){intern("M"), microbatches, false}));
     struct module *m = NEW(struct module);
     m->options = &options;
     arrput(m->programs, parse(source_open(EXAMPLE)));
@@ -29,6 +30,8 @@ static void compile(const char *plan, const char *target)
     assert_int_equal(diag_errors(), 0);
     p = m->physical;
 }
+
+static void compile(const char *plan, const char *target) { compile_with(plan, target, "8"); }
 
 static bool certified(void)
 {
@@ -46,8 +49,8 @@ static void examples_are_certified(void **state)
     }
 }
 
-/* What the runtime does at each call, and nothing else: a send waits for its slot, a receive that is taken posts the next
- * one, as many are posted before the step as there are slots. On cuda a receive is posted when it is come to. */
+/* What the runtime does at each call, and nothing else: a send waits for its slot, a receive that is taken posts the
+ * next one, as many are posted before the step as there are slots. On cuda a receive is posted when it is come to. */
 static void events_are_those_of_the_runtime(void **state)
 {
     compile("pp2", "cpu");
@@ -122,11 +125,29 @@ static void swapped_reductions_are_rejected(void **state)
     assert_true(certified());
 }
 
+/* Of a long steady state so much is looked at as a circle of waits can span. */
+static void steady_state_is_cut_short(void **state)
+{
+    long events[2];
+    for (int i = 0; i < 2; i++) {
+        compile_with("pp2", "cpu", i ? "512" : "256");
+        struct certificate *c = certificate_make(p, ENTRY_TRAIN);
+        assert_true(c->complete);
+        events[i] = (long)arrlen(c->events[0]);
+    }
+    assert_int_equal(events[0], events[1]);
+    struct region *r = p->stages[0].phase[ENTRY_TRAIN][PHASE_FORWARD];
+    assert_ptr_equal(arrlast(r->nodes)->op, &op_box_send);
+    (void)arrpop(r->nodes);
+    assert_false(certified());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_are_certified), cmocka_unit_test(events_are_those_of_the_runtime),
-        cmocka_unit_test(slots_count), cmocka_unit_test(swapped_reductions_are_rejected),
+        cmocka_unit_test(slots_count), cmocka_unit_test(steady_state_is_cut_short),
+        cmocka_unit_test(swapped_reductions_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
