@@ -1,7 +1,7 @@
-/* A checkpoint is a folder DIR/step_000500: tensors.safetensors holds parameters and states under their paths, state.json
- * the step, the reader's positions, the seed and a checksum of the tensors. DIR/latest holds its name. The folder is
- * written under another name, made durable and renamed, then latest is replaced in one rename, then older folders go: in
- * whatever moment a run is killed, latest names a complete checkpoint. DIR itself appears with its first one. */
+/* A checkpoint is a folder DIR/step_000500: tensors.safetensors holds parameters and states under their paths,
+ * state.json the step, the reader's positions, the seed and a checksum of the tensors. DIR/latest holds its name. The
+ * folder is written under another name, made durable and renamed, then latest is replaced in one rename, then older
+ * folders go: in whatever moment a run is killed, latest names a complete checkpoint. DIR appears with its first one. */
 #include "checkpoint.h"
 #include "agree.h"
 #include "check.h"
@@ -206,7 +206,8 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     if (found)
         snprintf(name, sizeof name, "%s", found);
     FL_MPI(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD));
-    char *tensors = fl_printf("%s/%s/tensors.safetensors", dir, name), *state = fl_printf("%s/%s/state.json", dir, name);
+    char *tensors = fl_printf("%s/%s/tensors.safetensors", dir, name);
+    char *state = fl_printf("%s/%s/state.json", dir, name);
     json_error_t error;
     json_t *j = json_load_file(state, 0, &error);
     const char *seed = json_string_value(json_object_get(j, "seed")),

@@ -207,9 +207,9 @@ void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
 int fl_comm_rank(const fl_comm *c);
 int fl_comm_size(const fl_comm *c);
 
-/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots of its end are under
- * way. A receive takes the next message of the link, in the order in which they were sent, and frees its slot for a
- * further one. bytes: of this message. ---- */
+/* ---- point to point. A send copies src into a free slot and returns; it waits only when all slots of its end are
+ * under way. A receive takes the next message of the link, in the order in which they were sent, and frees its slot for
+ * a further one. bytes: of this message. ---- */
 void fl_send(fl_link *l, const void *src, int64_t bytes);
 void fl_recv(fl_link *l, void *dst, int64_t bytes);
 void fl_poll(void);                      /* lets messages under way make progress */
@@ -337,8 +337,8 @@ void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl
 void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
 
 /* ---- cross entropy, in pieces: each is partial over the parts of a split vocabulary, by max or by sum ----
- * logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the whole vocabulary)
- * on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. With m, s and p complete
+ * logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the whole
+ * vocabulary) on are padding and count as -inf. A row whose target is `ignore` has loss 0 and gradient 0. With m, s and p complete
  * the loss is m + log(s) - p = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean of valid x). */
 void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid); /* P(max) */
 void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base,

@@ -1,5 +1,5 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
- * collectives pack what is cut along an inner dim. Kernels keep a few rows for each thread besides, not counted here. */
+ * collectives pack what is cut along an inner dim. A few rows of scratch for each thread are not counted. */
 #include "../module.h"
 #include "../op.h"
 #include "outside.h"

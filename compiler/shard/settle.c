@@ -120,8 +120,8 @@ static bool countable(int ndim, struct dim *const *dim, const char *path, struct
     }
     if (fits)
         return true;
-    struct diag *d = diag_error(E_SHAPE, at, "'%s' with its padding has more than the 2^%d elements that can be counted",
-                                path ? path : "this", LARGEST_BITS);
+    struct diag *d = diag_error(E_SHAPE, at, "'%s' with its padding has more than the 2^%d elements that can be "
+                                "counted", path ? path : "this", LARGEST_BITS);
     if (padded)
         diag_label(d, padded->span, "%lld stored as %lld", (long long)padded->size, (long long)padded->phys);
     return false;
