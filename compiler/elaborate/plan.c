@@ -3,6 +3,8 @@
 #include "elaborate.h"
 #include <string.h>
 
+enum { MOST_STAGES = 1024 };
+
 static bool once(struct ast **slot, struct ast *a, const char *what)
 {
     if (*slot) {
@@ -60,8 +62,8 @@ static void split(struct frame *f, struct plan *p, struct ast *a)
         if (!const_int(f, times ? ast_kid(k, 0) : k, 0, "the number of blocks of a stage", &blocks) ||
             (times && !const_int(f, ast_kid(k, 1), 1, "the number of stages", &repeats)))
             continue;
-        if (arrlen(p->split_counts) + repeats > 1 << 16) {
-            diag_error(E_STAGES, k->span, "a stage map of more than %d stages", 1 << 16);
+        if (arrlen(p->split_counts) + repeats > MOST_STAGES) {
+            diag_error(E_STAGES, k->span, "a stage map of more than %d stages", MOST_STAGES);
             return;
         }
         for (int64_t r = 0; r < repeats; r++)
@@ -91,6 +93,11 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
     if (p->mesh.pipe < 0 || p->mesh.pipe == p->mesh.mb) {
         p->mesh.pipe = -1;
         axis_unknown(&p->mesh, a->name, a->name_span);
+    }
+    if (p->mesh.pipe >= 0 && p->mesh.axis[p->mesh.pipe].size > MOST_STAGES) {
+        struct axis *axis = &p->mesh.axis[p->mesh.pipe];
+        diag_error(E_STAGES, axis->span, "a pipeline of %d stages, but at most %d are possible", axis->size, MOST_STAGES);
+        axis->size = MOST_STAGES;
     }
     for (int i = 0; i < ast_count(a); i++) {
         struct ast *s = a->kids[i], *value = ast_kid(s, 0);
