@@ -131,6 +131,7 @@ struct value {
     /* after shard */
     struct layout lay;
     const struct plan_line *line;    /* the sbp or pin line that asked for lay, or NULL */
+    const struct layout *keep;   /* from a save line: as the backward finds it; NULL: as cost says */
     /* after layout and allocate (physical graph only) */
     struct buffer *buffer;
     int64_t offset;              /* elements from the start of the buffer's slot and block */

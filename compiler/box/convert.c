@@ -155,6 +155,14 @@ static struct value *zeros_as(struct boxer *b, int stage, struct value *src, con
     return v;
 }
 
+/* A save line says nothing about micro-batches. */
+static bool is_kept(const struct mesh *m, const struct layout *keep, const struct layout *l)
+{
+    struct layout k = *keep;
+    k.ax[m->mb] = l->ax[m->mb];
+    return layout_agrees(m, &k, l);
+}
+
 /* The cheapest of src and what it was converted to before, to start from. */
 static struct value *cheapest(struct boxer *b, struct value *src, const struct layout *need, struct region *place,
                               enum phase when)
@@ -166,7 +174,8 @@ static struct value *cheapest(struct boxer *b, struct value *src, const struct l
         struct value *v = list[i];
         if (!same_walk(v->region, place) || v->def->op == &op_box_accumulate || node_root_phase(v->def) > when)
             continue;
-        if (v->region != place && (!hmget(b->costly, v) || layout_bytes(v, &v->lay, b->mesh) > bytes))
+        bool kept = src->keep && is_kept(b->mesh, src->keep, &v->lay);
+        if (v->region != place && !kept && (!hmget(b->costly, v) || layout_bytes(v, &v->lay, b->mesh) > bytes))
             continue;
         double cost = convert_cost(v, &v->lay, need, b->mesh);
         if (cost < best_cost) {

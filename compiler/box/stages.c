@@ -25,6 +25,7 @@ struct value *clone_out(struct boxer *b, int stage, struct node *n, const struct
     v->ignore = like->ignore;
     v->call_output = like->call_output;
     v->alias = like->alias;
+    v->keep = like->keep;
     v->lay = *lay;
     return v;
 }
@@ -97,8 +98,10 @@ static struct node *clone_with(struct boxer *b, int stage, struct node *n, struc
     }
     struct region *body = n->body ? clone_body(b, stage, n->body, at, phase) : NULL;
     if (n->op == &op_to) {               /* a conversion written by the user: done by boxer_convert, no node of its own */
-        b->prime[(int64_t)stage * arrlen(b->g->values) + n->out[0]->id] =
-            boxer_convert(b, stage, in[0], &n->out[0]->lay, at, phase);
+        struct value *v = boxer_convert(b, stage, in[0], &n->out[0]->lay, at, phase);
+        b->prime[(int64_t)stage * arrlen(b->g->values) + n->out[0]->id] = v;
+        if (n->out[0]->keep)
+            v->keep = n->out[0]->keep;
         return NULL;
     }
     struct node *c = node_new(g, at, n->op, n->span);

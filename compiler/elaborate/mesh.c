@@ -179,6 +179,9 @@ static bool part_axes(const struct mesh *m, struct ast *names, bool in_model, st
         } else if (!axes && !in_model) {
             axis_unknown(m, a->name, a->span);
             fine = false;
+        } else if (!axes) {
+            diag_label(diag_warning(W_AXIS, a->span, "this plan has no axis '%s': the conversion skips it", a->name), m->span,
+                       "the mesh");
         } else if (axes & part->axes) {
             diag_error(E_LAYOUT_LINE, a->span, "axis '%s' twice", a->name);
             fine = false;

@@ -288,6 +288,33 @@ static void fix_conversions(struct sharding *s, struct region *r)
     }
 }
 
+/* save x = {..}: every value of the name that the backward may read. Axes it does not name are B, as in sbp. */
+static void lines_on_saved(struct sharding *s)
+{
+    struct plan *plan = s->m->plan;
+    for (int i = 0; i < arrlen(plan->lines); i++) {
+        struct plan_line *line = &plan->lines[i];
+        for (int k = 0; line->kind == LINE_SAVE && line->parts && k < arrlen(s->g->values); k++) {
+            struct value *v = s->g->values[k];
+            int64_t low, high;
+            struct layout lay;
+            unsigned axes;
+            if (!may_have_line(v) || !v->def || !value_matches(v, line->pattern, &low, &high))
+                continue;
+            struct target t = { v->path, v->ndim, v->dim, v->span };
+            line->matches++;
+            if (!whole_range(line, v->path, low, high, times_around(v)) || !layout_resolve(s, line->parts, &t, &lay, &axes))
+                return;
+            if (s->mesh->mb >= 0)
+                lay.ax[s->mesh->mb] = (struct sbp){ 0 };
+            layout_normalise(&lay, s->mesh);
+            struct layout *keep = NEW(struct layout);
+            *keep = lay;
+            v->keep = keep;
+        }
+    }
+}
+
 void lines_on_values(struct sharding *s)
 {
     struct plan *plan = s->m->plan;
@@ -313,6 +340,7 @@ void lines_on_values(struct sharding *s)
         if (s->fixed[k].line && !(v->def && (v->def->op == &op_input || v->def->op == &op_to)))
             insert_to(s, v);
     }
+    lines_on_saved(s);
 }
 
 void lines_drop_idle(struct sharding *s)

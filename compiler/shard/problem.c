@@ -298,6 +298,21 @@ static void note_reads_and_results(struct problem *p, struct part *t)
     }
 }
 
+/* The code a line of `save` gives to v for later phases, or CODE_NONE. */
+static int saved_code(const struct part *t, const struct value *v)
+{
+    return v->keep ? sbp_code(v->keep->ax[t->axis]) : CODE_NONE;
+}
+
+/* What a later phase finds of the pair (a, c); CODE_NONE: not what the line wants. */
+static int kept_code(const struct part *t, const struct value *v, enum phase phase, int a, int c)
+{
+    int saved = phase == PHASE_BACKWARD || phase == PHASE_WEIGHT ? saved_code(t, v) : CODE_NONE;
+    if (saved != CODE_NONE)
+        return a == saved || c == saved ? saved : CODE_NONE;
+    return code_is_partial(a) && c != CODE_NONE ? c : a;
+}
+
 static void add_copy(struct problem *p, struct part *t, const struct value *v, enum phase phase, bool home)
 {
     struct copy *x = &t->copies[v->id][phase];
@@ -328,6 +343,8 @@ static void add_values(struct problem *p, struct part *t)
         if (!used)
             continue;
         enum phase home = value_phase(v);
+        if (saved_code(t, v) != CODE_NONE && (t->wanted[i][PHASE_BACKWARD] || t->wanted[i][PHASE_WEIGHT]))
+            t->wanted[i][home] |= 1u << saved_code(t, v);
         add_copy(p, t, v, home, true);
         const struct copy *x = &t->copies[i][home];
         for (int j = 0; j < PHASES; j++) {
@@ -337,7 +354,7 @@ static void add_values(struct problem *p, struct part *t)
             const struct copy *y = &t->copies[i][j];
             double *table = NEW_ARRAY(double, x->n * y->n);
             for (int k = 0; k < x->n; k++) {
-                int kept = code_is_partial(x->a[k]) && x->c[k] != CODE_NONE ? x->c[k] : x->a[k];
+                int kept = kept_code(t, v, (enum phase)j, x->a[k], x->c[k]);
                 for (int l = 0; l < y->n; l++)
                     table[k * y->n + l] = y->a[l] == kept ? 0 : INFINITY;
             }
