@@ -381,10 +381,55 @@ static bool join(struct writer *w)
     return is(w, KIND_FLOAT, out.nd, out.d, text);
 }
 
+/* Running sums, turns, the largest entries and what their indices pick. */
+static bool along(struct writer *w)
+{
+    const struct item *v = any(w, KIND_FLOAT);
+    if (!v || !v->nd)
+        return false;
+    struct item x = *v, out = *v;
+    int at = any_axis(w, v), n = x.d[at].n, k = 1 + (int)pick(w, (unsigned)n);
+    const char *axis = axis_text(w, v, at);
+    char text[200];
+    switch (pick(w, 4)) {
+    case 0:
+        snprintf(text, sizeof text, "0.5 * cumsum(%s, axis = %s%s)", x.name, axis, chance(w, 30) ? ", reverse = true" : "");
+        return is(w, KIND_FLOAT, x.nd, x.d, text);
+    case 1:
+        snprintf(text, sizeof text, "roll(%s, shift = %d, axis = %s)", x.name, k - n / 2, axis);
+        return is(w, KIND_FLOAT, x.nd, x.d, text);
+    default: {
+        out.d[at] = (struct size){0, k, false};
+        struct item a = *add_item(w, KIND_FLOAT, out.nd, out.d), b = *add_item(w, KIND_INDEX, out.nd, out.d);
+        line(w, "%s, %s = top_k(%s, k = %d, axis = %d)", a.name, b.name, x.name, k, at);
+        if (chance(w, 50)) {
+            snprintf(text, sizeof text, "gather(tanh(%s), %s, axis = %d)", x.name, b.name, at);
+            return is(w, KIND_FLOAT, out.nd, out.d, text);
+        }
+        if (!x.d[at].name)
+            return true;
+        snprintf(text, sizeof text, "scatter(%s, %s, axis = %d, dim = %c)", a.name, b.name, at, x.d[at].name);
+        return is(w, KIND_FLOAT, x.nd, x.d, text);
+    }
+    }
+}
+
+static bool mark(struct writer *w)
+{
+    const struct item *v = any(w, KIND_INDEX);
+    if (!v || v->nd > 2 || find_dim(v, 'V') >= 0)
+        return false;
+    struct item x = *v;
+    char text[200];
+    snprintf(text, sizeof text, "0.5 + one_hot(%s, V)", x.name);
+    x.d[x.nd++] = w->V;
+    return is(w, KIND_FLOAT, x.nd, x.d, text);
+}
+
 static bool embed(struct writer *w)
 {
     const struct item *v = any(w, KIND_INDEX);
-    if (!v || v->nd > 2 || w->no_params)
+    if (!v || v->nd > 2 || w->no_params || !distinct(v))
         return false;
     struct item ids = *v;
     const struct size choice[] = {w->D, w->F, w->H};
@@ -426,7 +471,7 @@ static bool attend(struct writer *w)
         w->item[w->items - 1].used = true;
     }
     snprintf(text, sizeof text, "attention(%s, %s, %s%s)", part[0].name, part[1].name, part[2].name,
-             chance(w, 60) ? ", causal = true" : "");
+             chance(w, 30) ? ", causal = true, window = 2" : chance(w, 50) ? ", causal = true" : "");
     is(w, KIND_FLOAT, 4, heads, text);
     struct item y = w->item[w->items - 1];
     w->item[w->items - 1].used = true;
@@ -515,10 +560,10 @@ bool write_operation(struct writer *w)
     static const struct { bool (*write)(struct writer *w); int weight; } ops[] = {
         {unary, 14}, {binary, 18}, {with_param, 8}, {project, 12}, {contract, 7}, {reduce, 7}, {normalize, 10}, {reshape, 5},
         {transpose, 4}, {slice, 5}, {join, 6}, {embed, 5}, {attend, 3}, {convert, 3}, {position, 1}, {tied, 4},
-        {masked, 5}, {compare, 2},
+        {masked, 5}, {compare, 2}, {along, 5}, {mark, 2},
     };
     for (int tries = 0; tries < 20; tries++) {
-        int at = (int)pick(w, 119), k = 0;
+        int at = (int)pick(w, 126), k = 0;
         while (at >= ops[k].weight)
             at -= ops[k++].weight;
         if (w->items + 12 < MAX_VALUES && ops[k].write(w))

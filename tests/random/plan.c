@@ -167,7 +167,7 @@ void write_plan(struct writer *w)
         layout_text(w, text, t, axis, naxis, micro, t->input ? 12 : 50, partial);
         if (!strcmp(text, "{}"))
             continue;
-        line(w, "%s %s = %s", chance(w, t->input ? 0 : 5) ? "pin" : "sbp", t->pattern, text);
+        line(w, "%s %s = %s", chance(w, t->input ? 0 : 5) ? "pin" : chance(w, t->param || t->input ? 0 : 12) ? "save" : "sbp", t->pattern, text);
     }
     if (chance(w, 3))
         line(w, "strict");
