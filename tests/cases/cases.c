@@ -28,8 +28,9 @@ static const struct {
     const char *name;
     void (*run)(struct module *m);
 } passes[] = {
-    {"elaborate", elaborate}, {"differentiate", differentiate}, {"rewrite", rewrite}, {"place", place}, {"shard", shard},
-    {"box", box}, {"fuse", fuse}, {"layout", layout}, {"schedule", schedule}, {"allocate", allocate}, {"prove", prove},
+    {"elaborate", elaborate}, {"differentiate", differentiate}, {"rewrite", rewrite}, {"place", place},
+    {"shard", shard}, {"box", box}, {"fuse", fuse}, {"layout", layout}, {"schedule", schedule},
+    {"allocate", allocate}, {"prove", prove},
 };
 
 static void complain(struct trial *t, const char *what, const char *more)
@@ -73,6 +74,11 @@ static void comm_text(FILE *to, struct module *m) { comm_dump(to, m, false); }
 static void schedule_text(FILE *to, struct module *m) { schedule_dump(to, m, false); }
 static void memory_text(FILE *to, struct module *m) { memory_dump(to, m, false); }
 
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
 static void check_comm(struct trial *t, struct module *m, const char *expect)
 {
     char phase[32], kind[64], axes[32] = "";
@@ -92,9 +98,9 @@ static void check_comm(struct trial *t, struct module *m, const char *expect)
     size_t i;
     int calls = 0;
     json_array_foreach(json_object_get(all, "communication"), i, one) {
-        const char *p = json_string_value(json_object_get(one, "phase")), *k = json_string_value(json_object_get(one, "kind")),
-                   *a = json_string_value(json_object_get(one, "axis")), *e = json_string_value(json_object_get(one, "entry"));
-        if (!strcmp(e, "train") && (!strcmp(phase, "any") || !strcmp(phase, p)) && (!strcmp(kind, "any") || !strcmp(kind, k)) &&
+        const char *p = text_of(one, "phase"), *k = text_of(one, "kind"), *a = text_of(one, "axis");
+        bool train = !strcmp(text_of(one, "entry"), "train");
+        if (train && (!strcmp(phase, "any") || !strcmp(phase, p)) && (!strcmp(kind, "any") || !strcmp(kind, k)) &&
             (!*axes || !strcmp(axes, a)))
             calls += (int)json_integer_value(json_object_get(one, "times"));
     }
@@ -110,7 +116,8 @@ static void check_comm(struct trial *t, struct module *m, const char *expect)
 static void check_dump(struct trial *t, struct module *m, const char *expect)
 {
     static const struct { const char *name; void (*write)(FILE *to, struct module *m); } dumps[] = {
-        {"sbp", shard_dump}, {"comm", comm_text}, {"schedule", schedule_text}, {"memory", memory_text}, {"physical", physical_dump}};
+        {"sbp", shard_dump}, {"comm", comm_text}, {"schedule", schedule_text}, {"memory", memory_text},
+        {"physical", physical_dump}};
     for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++)
         if (!strncmp(expect + 5, dumps[i].name, strlen(dumps[i].name))) {
             char *text = dump(dumps[i].write, m);
@@ -213,10 +220,13 @@ static void try(struct trial *t)
 /* The words after a tag in the text, one line of them. */
 static int words_after(const char *line, char words[MAX_LINES][32])
 {
+    const char *end = line + strcspn(line, "\n");
     int n = 0, used;
-    for (const char *end = line + strcspn(line, "\n"); n < MAX_LINES && line < end && sscanf(line, " %31[^ \n]%n", words[n], &used) == 1 &&
-         line + used <= end; n++)
+    for (; n < MAX_LINES && line < end && sscanf(line, " %31[^ \n]%n", words[n], &used) == 1; n++) {
+        if (line + used > end)
+            break;
         line += used;
+    }
     return n;
 }
 

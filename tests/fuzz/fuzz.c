@@ -9,7 +9,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place, shard, box, fuse, layout,
+    static void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place, shard, box, fuse,
+                                                       layout,
                                                        schedule, allocate, prove};
     static FILE *sink;
     if (!sink)

@@ -20,7 +20,8 @@ static void write_dims(struct writer *w)
     char padding[16] = "";
     if (pad)
         snprintf(padding, sizeof padding, " pad %d", pad);
-    line(w, "dim N = %d, T = %d, H = %d, K = %d, D = H*K, G = %d, F = %d, V = %d%s", w->N.n, w->T.n, h, k, g, w->F.n, w->V.n,
+    line(w, "dim N = %d, T = %d, H = %d, K = %d, D = H*K, G = %d, F = %d, V = %d%s", w->N.n, w->T.n, h, k, g, w->F.n,
+         w->V.n,
          padding);
 }
 
@@ -51,8 +52,9 @@ static struct item *find_stream(struct writer *w)
     struct item *found = NULL;
     for (int i = 0; i < w->items; i++) {
         struct item *v = &w->item[i];
-        if (!v->param && v->kind == KIND_FLOAT && v->nd == 3 && v->d[0].name == 'N' && v->d[1].name == 'T' && v->d[2].name == 'D' &&
-            (!found || chance(w, 60)))
+        bool fits = !v->param && v->kind == KIND_FLOAT && v->nd == 3 && v->d[0].name == 'N' && v->d[1].name == 'T' &&
+                    v->d[2].name == 'D';
+        if (fits && (!found || chance(w, 60)))
             found = v;
     }
     if (found)
@@ -131,6 +133,9 @@ static void write_repeat(struct writer *w, int depth)
     line(w, "}");
     w->items = items;
     rebind(w, name);
+    for (int i = 0; i < items; i++)                   /* what the repeat made is to be read */
+        if (!strcmp(w->item[i].name, name))
+            w->item[i].used = false;
 }
 
 static void write_statements(struct writer *w, int count)
@@ -167,7 +172,8 @@ static void write_layer(struct writer *w)
             y = &w->item[i];
     char result[LABEL] = "";
     if (y && (same_shape(y, w->item) || write_projection(w, y, 3, stream)))
-        snprintf(result, sizeof result, " + 0.5 * tanh(%s)", w->item[w->items - 1].nd == 3 && same_shape(&w->item[w->items - 1], w->item)
+        snprintf(result, sizeof result, " + 0.5 * tanh(%s)", w->item[w->items - 1].nd == 3 &&
+                 same_shape(&w->item[w->items - 1], w->item)
                                                                    ? w->item[w->items - 1].name : y->name);
     if (y && !same_shape(y, w->item) && !same_shape(&w->item[w->items - 1], w->item))
         *result = 0;
@@ -213,10 +219,12 @@ static void write_loss(struct writer *w, bool targets, bool ignore)
         write_projection(w, stream, 3, logits);
         struct item *l = &w->item[w->items - 1];
         l->used = true;
-        line(w, "t%d = sum(cross_entropy(%s, targets%s)) / %s", terms++, l->name, chance(w, 20) ? ", smoothing = 0.1" : "",
+        const char *smoothing = chance(w, 20) ? ", smoothing = 0.1" : "";
+        line(w, "t%d = sum(cross_entropy(%s, targets%s)) / %s", terms++, l->name, smoothing,
              ignore && chance(w, 85) ? "count(targets)" : "(N * T)");
         if (chance(w, 30))
-            line(w, "metric right = count(argmax(%s, axis = V) == targets) / %s", l->name, ignore ? "count(targets)" : "(N * T)");
+            line(w, "metric right = count(argmax(%s, axis = V) == targets) / %s", l->name,
+                 ignore ? "count(targets)" : "(N * T)");
         if (chance(w, 50))
             line(w, "output logits = %s", l->name);
     }

@@ -1,8 +1,9 @@
 /* mutants FILE [--plan P] [--set NAME=VALUE]...: spoils the physical graph of a program at every place in turn, and
- * expects the comparison with one rank to notice. What is spoilt: each collective and conversion is dropped, doubled, or
- * done over another group; two that travel together are exchanged; each value is scaled, on all ranks and on one; each
- * accumulation stops before the last micro-batch; each input is read one micro-batch late; each stage computes other
- * blocks than its own. Compared are loss, norm, all weights and all optimizer states after two steps. */
+ * expects the comparison with one rank to notice. What is spoilt: each collective and conversion is dropped, doubled,
+ * or done over another group; two that travel together are exchanged; each value is scaled, on all ranks and on one;
+ * each accumulation stops before the last micro-batch; each input is read one micro-batch late; each stage computes
+ * other blocks than its own. Compared are loss, norm, all weights and all optimizer states of every rank after two
+ * steps. */
 #include "base/diag.h"
 #include "interpret/interpret.h"
 #include "passes.h"
@@ -11,8 +12,10 @@
 #include <string.h>
 
 enum { STEPS = 2, KINDS = 10 };
-static const char *const kind_name[KINDS] = {"nothing", "scaled", "dropped", "doubled", "over another axis", "before the last micro-batch",
-                                             "a micro-batch late", "exchanged", "on a wrong stage", "wrong on one rank"};
+static const char *const kind_name[KINDS] = {"nothing", "scaled", "dropped", "doubled", "over another axis",
+                                             "before the last micro-batch",
+                                             "a micro-batch late", "exchanged", "on a wrong stage",
+                                                     "wrong on one rank"};
 enum { KIND_SWAP = 7, KIND_STAGE = 8, KIND_RANK = 9 };
 
 struct result {
@@ -109,11 +112,12 @@ static bool has_numbers(const struct node *n)
 {
     if (n->op == &op_ce_max || (n->op->flags & OP_BOXING && node_int(n, "reduce", REDUCE_SUM) != REDUCE_SUM))
         return false;
-    return arrlen(n->out) && type_is_float(n->out[0]->type) && n->op != &op_param && n->op != &op_repeat && n->op != &op_input;
+    return arrlen(n->out) && type_is_float(n->out[0]->type) && n->op != &op_param && n->op != &op_repeat &&
+            n->op != &op_input;
 }
 
-/* All that is computed but by one node, as one number: a fault that leaves it as it is touches nothing, such as a scaled
- * zero, or a value that one rank makes and nobody takes from it. */
+/* All that is computed but by one node, as one number: a fault that leaves it as it is touches nothing, such as a
+ * scaled zero, or a value that one rank makes and nobody takes from it. */
 struct trace { const struct node *but; uint64_t hash; };
 static void see(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t)
 {
@@ -155,7 +159,8 @@ static void judge(struct trials *t, int kind, const struct node *n, enum fault f
     } else {
         missed[kind]++;
         const char *what = arrlen(n->out) ? n->out[0]->path : arrlen(n->in) ? n->in[0]->path : "?";
-        printf("nobody noticed: %s of %s (%s, %s, rank %d)\n", n->op->name, what, phase_name[n->phase], kind_name[kind], rank);
+        printf("nobody noticed: %s of %s (%s, %s, rank %d)\n", n->op->name, what, phase_name[n->phase],
+               kind_name[kind], rank);
     }
 }
 
@@ -171,7 +176,7 @@ static bool is_collective(const struct node *n)
            n->op == &op_box_all_to_all;
 }
 
-/* Does the fault change what the node does? A mask or slice over a group of one rank does nothing in the first place. */
+/* Does the fault change what the node does? A mask over a group of one rank does nothing in the first place. */
 static bool applies(const struct trials *t, const struct node *n, enum fault f)
 {
     const struct mesh *m = t->m->physical->mesh;
@@ -186,9 +191,11 @@ static bool applies(const struct trials *t, const struct node *n, enum fault f)
     bool many = m->axis[m->mb].size > 1;
     switch (f) {
     case FAULT_SCALE: return has_numbers(n);
-    case FAULT_DROP: return n->op == &op_box_recv || (n->op == &op_box_accumulate && many) || n->op == &op_box_stage_reduce ||
+    case FAULT_DROP: return n->op == &op_box_recv || (n->op == &op_box_accumulate && many) ||
+            n->op == &op_box_stage_reduce ||
                             (is_collective(n) && parts > 1);
-    case FAULT_TWICE: return reduces(n) && node_int(n, "reduce", REDUCE_SUM) == REDUCE_SUM && (n->op != &op_box_accumulate || many);
+    case FAULT_TWICE: return reduces(n) && node_int(n, "reduce", REDUCE_SUM) == REDUCE_SUM &&
+            (n->op != &op_box_accumulate || many);
     case FAULT_GROUP: return is_collective(n) && others && parts > 1;
     case FAULT_EARLY: return n->op == &op_box_accumulate && many;
     case FAULT_MICROBATCH: return n->op == &op_input && many && n->out[0]->lay.ax[m->mb].kind == SBP_S;
@@ -224,7 +231,8 @@ static void exchange(struct trials *t, int at)
         struct node *o = t->places[i].node;
         const struct link *links = t->m->physical->links;
         int64_t a = node_int(n, "link", -1), b = node_int(o, "link", -1);
-        if (o->op != &op_box_recv || o->phase != n->phase || links[a].from != links[b].from || links[a].to != links[b].to ||
+        if (o->op != &op_box_recv || o->phase != n->phase || links[a].from != links[b].from ||
+            links[a].to != links[b].to ||
             !like(n->out[0], o->out[0]))
             continue;
         node_set_int(n, "link", b);

@@ -31,8 +31,8 @@ static int size_of(const struct target *t, int d, int micro)
 }
 
 /* A random layout of a tensor, each axis by itself; two axes on one dim come as a pair. */
-static void layout_text(struct writer *w, char *to, const struct target *t, const struct mesh_axis *axis, int naxis, int micro,
-                        unsigned split, bool partial)
+static void layout_text(struct writer *w, char *to, const struct target *t, const struct mesh_axis *axis, int naxis,
+                        int micro, unsigned split, bool partial)
 {
     int dim[4];
     bool any = false;
@@ -92,9 +92,10 @@ static void write_data(struct writer *w)
     char text[400], *t = text;
     for (int i = 0; i < w->targets; i++) {
         const struct target *v = &w->target[i];
+        bool index = !strcmp(v->pattern, "ids") || !strcmp(v->pattern, "targets");
         if (v->input)
             t += sprintf(t, "%s%s = raw(\"%s.bin\", %s)", t > text ? "; " : "", v->pattern, v->pattern,
-                         !strcmp(v->pattern, "keep") ? "u8" : !strcmp(v->pattern, "ids") || !strcmp(v->pattern, "targets") ? "i32" : "f32");
+                         index ? "i32" : !strcmp(v->pattern, "keep") ? "u8" : "f32");
     }
     line(w, "data { %s }", text);
 }
@@ -167,7 +168,8 @@ void write_plan(struct writer *w)
         layout_text(w, text, t, axis, naxis, micro, t->input ? 12 : 50, partial);
         if (!strcmp(text, "{}"))
             continue;
-        line(w, "%s %s = %s", chance(w, t->input ? 0 : 5) ? "pin" : chance(w, t->param || t->input ? 0 : 12) ? "save" : "sbp", t->pattern, text);
+        bool pin = chance(w, t->input ? 0 : 5), save = !pin && chance(w, t->param || t->input ? 0 : 12);
+        line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", t->pattern, text);
     }
     if (chance(w, 3))
         line(w, "strict");

@@ -14,7 +14,7 @@ enum verdict {
     VERDICT_BUG,                                      /* BUG() */
     VERDICT_CRASH,                                    /* a signal, or a sanitizer's report */
     VERDICT_HANG,
-    VERDICT_MUTE,                                     /* stopped without a diagnostic, or with one in a later pass than may speak */
+    VERDICT_MUTE,                                     /* stopped without a word, or by a pass that has no say */
     VERDICTS
 };
 extern const char *const verdict_name[VERDICTS];
@@ -22,7 +22,7 @@ extern const char *const verdict_name[VERDICTS];
 struct outcome {
     enum verdict verdict;
     int code;                                         /* rejected: the number of the first diagnostic */
-    char kind[200];                                   /* what tells this fault from others: the BUG's place, the pass .. */
+    char kind[200];                                   /* what tells this fault from others: the BUG's place */
     char text[3000];                                  /* what was said */
     int ranks, microbatches;
     bool degenerate;                                  /* equal, but the numbers were infinite: says little */

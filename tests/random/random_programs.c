@@ -66,7 +66,8 @@ static int try_file(const char *path)
 
 static void summary(long count)
 {
-    printf("%ld programs: %d equal to one rank, %d rejected (%.1f %%)", count, verdicts[VERDICT_EQUAL], verdicts[VERDICT_REJECTED],
+    printf("%ld programs: %d equal to one rank, %d rejected (%.1f %%)", count, verdicts[VERDICT_EQUAL],
+           verdicts[VERDICT_REJECTED],
            100.0 * verdicts[VERDICT_REJECTED] / (double)count);
     for (int v = VERDICT_REJECTED + 1; v < VERDICTS; v++)
         if (verdicts[v])

@@ -1,5 +1,5 @@
-/* Makes a faulty program smaller: statements go, blocks go whole or lose their frame, numbers become smaller, as long as
- * the fault stays the same. What no longer compiles is no loss: the trial says so, and the change is taken back. */
+/* Makes a faulty program smaller: statements go, blocks go whole or lose their frame, numbers become smaller, as long
+ * as the fault stays the same. What no longer compiles is no loss: the trial says so, and the change is taken back. */
 #define _GNU_SOURCE
 #include "random.h"
 #include <ctype.h>

@@ -21,8 +21,9 @@ static const struct {
     const char *name;
     void (*run)(struct module *m);
 } passes[] = {
-    {"elaborate", elaborate}, {"differentiate", differentiate}, {"rewrite", rewrite}, {"place", place}, {"shard", shard},
-    {"box", box}, {"fuse", fuse}, {"layout", layout}, {"schedule", schedule}, {"allocate", allocate}, {"prove", prove},
+    {"elaborate", elaborate}, {"differentiate", differentiate}, {"rewrite", rewrite}, {"place", place},
+    {"shard", shard}, {"box", box}, {"fuse", fuse}, {"layout", layout}, {"schedule", schedule},
+    {"allocate", allocate}, {"prove", prove},
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 
@@ -98,11 +99,13 @@ static _Noreturn void child(const char *text)
 /* The place a BUG names, or what else the child's last words were. */
 static void read_kind(struct outcome *o)
 {
-    static const char *const openings[] = {"internal error at ", "runtime error: ", "ERROR: AddressSanitizer: ", "ERROR: "};
+    static const char *const openings[] = {"internal error at ", "runtime error: ", "ERROR: AddressSanitizer: ",
+                                           "ERROR: "};
     for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
         const char *p = strstr(o->text, openings[i]);
         if (p) {
-            snprintf(o->kind, sizeof o->kind, "%.*s", (int)strcspn(p + strlen(openings[i]), "\n"), p + strlen(openings[i]));
+            snprintf(o->kind, sizeof o->kind, "%.*s", (int)strcspn(p + strlen(openings[i]), "\n"),
+                     p + strlen(openings[i]));
             if (i == 0 && strchr(o->kind, ':') && strstr(o->kind, ": "))
                 *strstr(o->kind, ": ") = 0;
             return;

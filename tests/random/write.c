@@ -107,7 +107,8 @@ struct item *add_item(struct writer *w, enum kind kind, int nd, const struct siz
 
 struct item *add_param(struct writer *w, int nd, const struct size *d)
 {
-    static const char *const starts[] = {"normal(std = 0.5)", "normal(std = 0.4)", "zeros", "ones", "uniform(-1, 1)", "0.5"};
+    static const char *const starts[] = {"normal(std = 0.5)", "normal(std = 0.4)", "zeros", "ones", "uniform(-1, 1)",
+                                         "0.5"};
     char name[NAME], shape[LABEL];
     snprintf(name, sizeof name, "w%d", ++w->names);
     struct item *v = new_item(w, name, KIND_FLOAT, nd, d);

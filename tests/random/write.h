@@ -67,6 +67,17 @@ struct item *any_like(struct writer *w, bool (*fits)(const struct item *v));
 
 /* operations.c: writes one statement that defines a value; false when none fitted */
 bool write_operation(struct writer *w);
+bool is(struct writer *w, enum kind kind, int nd, const struct size *d, const char *text);   /* `vN = text`; true */
+const char *axis_text(struct writer *w, const struct item *v, int at);  /* by name or by number */
+int any_axis(struct writer *w, const struct item *v);
+/* moves.c: the same, one kind each */
+bool write_reshape(struct writer *w);
+bool write_transpose(struct writer *w);
+bool write_slice(struct writer *w);
+bool write_join(struct writer *w);
+bool write_along(struct writer *w);
+bool write_mark(struct writer *w);
+bool write_embed(struct writer *w);
 bool write_projection(struct writer *w, const struct item *v, int nd, const struct size *d);
 /* model.c */
 void write_model(struct writer *w);
