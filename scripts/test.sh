@@ -7,10 +7,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install.sh test
-build=build options= select=
+build=build options="-DFLOWC_WERROR=ON" select=
 case "${1:-}" in
 quick) select="-LE slow"; shift ;;
-sanitize) build=build-sanitize options="-DFLOWC_SANITIZE=ON" select="-LE slow|run"; shift ;;
+sanitize) build=build-sanitize options="-DFLOWC_WERROR=ON -DFLOWC_SANITIZE=ON" select="-LE slow|run"; shift ;;
 esac
 cmake -S . -B "$build" $options >/dev/null
 cmake --build "$build" -j "$(nproc)"

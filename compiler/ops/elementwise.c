@@ -88,7 +88,7 @@ bool shape_compare(struct graph *g, struct node *n)
 {
     /* A number is f32; compared with integers it is read as one. */
     struct dim *dims[MAX_DIM];
-    int ndim;
+    int ndim = 0;
     enum type a = n->in[0]->type, b = n->in[1]->type;
     bool numbers = (type_is_float(a) || type_is_float(b)) && a != TYPE_BOOL && b != TYPE_BOOL;
     if (a != b && !(numbers && (n->in[0]->ndim == 0 || n->in[1]->ndim == 0)))
