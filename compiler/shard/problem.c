@@ -458,7 +458,7 @@ static void join_values(struct problem *p)
 {
     for (int i = 0; i < arrlen(p->s->g->values) && !p->large; i++)
         for (int phase = 0; phase < PHASES; phase++) {
-            int var[MAX_AXIS], n[MAX_AXIS];
+            int var[MAX_AXIS] = {-1}, n[MAX_AXIS];
             struct joint j = { .p = p, .v = p->s->g->values[i], .phase = (enum phase)phase };
             for (int k = 0; k < p->nparts; k++) {
                 var[k] = p->part[k].copies[i][phase].var;
