@@ -145,6 +145,15 @@ static struct tensor stack_of(struct machine *m, struct rank *k, const struct va
     return t;
 }
 
+/* The number that random ops take for the block: in the whole model, where a stage has only its share. */
+static int64_t block_in_model(struct machine *m, struct region *r)
+{
+    if (!r->parent)
+        return 0;
+    struct region *o = region_origin(r);
+    return block_in_model(m, r->parent) * r->count + o->first + hmget(m->current, o);
+}
+
 static void compute(struct machine *m, struct node *n, struct rank *k)
 {
     int nin = (int)arrlen(n->in), nout = (int)arrlen(n->out);
@@ -159,7 +168,8 @@ static void compute(struct machine *m, struct node *n, struct rank *k)
     for (int i = 0; i < nout; i++)
         out[i] = *cell_write(m, k, n->out[i], block);
     struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
-                          .seed = m->run->module->train.seed, .block = block};
+                          .seed = m->run->module->train.seed,
+                          .block = block_in_model(m, n->region)};
     n->op->ref(&r);
     for (int i = 0; i < nout; i++)
         cell_seen(m, k, n->out[i], block);
