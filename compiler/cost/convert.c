@@ -166,8 +166,19 @@ struct search {
     double most;                 /* bytes a rank may hold on the way */
 };
 
+/* Would the step split a dim that the micro-batches cut already? Its parts would be minor to them, and hold other rows. */
+static bool splits_within_time(const struct search *s, const struct layout *l, int axis, struct sbp to)
+{
+    for (int a = 0; a < s->m->naxis && to.kind == SBP_S; a++)
+        if (a != axis && s->m->axis[a].time && s->m->axis[a].size > 1 && l->ax[a].kind == SBP_S && l->ax[a].dim == to.dim)
+            return true;
+    return false;
+}
+
 static void reach(struct search *s, int from, int axis, struct sbp to)
 {
+    if (splits_within_time(s, &s->states[from].lay, axis, to))
+        return;
     struct step step = make_step(s->v, &s->states[from].lay, s->m, axis, to);
     double cost = s->states[from].cost + step.seconds;
     if (layout_bytes(s->v, &step.after, s->m) > s->most)
@@ -298,7 +309,9 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
     int t = m->mb;
     if (t >= 0 && (at.ax[t].kind != goal.ax[t].kind || at.ax[t].dim != goal.ax[t].dim)) {
         bool slice = at.ax[t].kind == SBP_B && goal.ax[t].kind == SBP_S;
-        if (!slice && !(at.ax[t].kind == SBP_P && goal.ax[t].kind == SBP_B))
+        bool sum = at.ax[t].kind == SBP_P && goal.ax[t].kind == SBP_B &&
+                   (at.ax[t].dim == REDUCE_SUM || m->axis[t].size == 1);    /* accumulation adds */
+        if (!slice && !sum)
             return -1;
         if (!slice) {
             plan[n] = make_step(v, &at, m, t, goal.ax[t]);
