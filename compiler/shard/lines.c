@@ -288,6 +288,25 @@ static void fix_conversions(struct sharding *s, struct region *r)
     }
 }
 
+/* Can each micro-batch's rows of v be split so? */
+static bool divides_in_time(struct sharding *s, const struct value *v, const struct layout *lay, const struct plan_line *line)
+{
+    int64_t times = s->mesh->mb >= 0 ? s->mesh->axis[s->mesh->mb].size : 1;
+    for (int d = 0; d < v->ndim && times > 1; d++) {
+        int64_t parts = layout_parts(lay, d, s->mesh);
+        if (v->dim[d] != s->m->plan->mb_dim || parts == 1 || v->dim[d]->size % (parts * times) == 0)
+            continue;
+        struct diag *e = diag_error(E_MICROBATCH, line->span,
+                                    "dim '%s' of size %lld cannot be cut into %lld micro-batches and %lld parts",
+                                    v->dim[d]->name, (long long)v->dim[d]->size, (long long)times, (long long)parts);
+        diag_label(e, s->m->plan->mb_span, "cut here");
+        diag_help(e, "take %s = %lld", v->dim[d]->name,
+                  (long long)((v->dim[d]->size / (parts * times) + 1) * parts * times));
+        return false;
+    }
+    return true;
+}
+
 /* save x = {..}: every value of the name that the backward may read. Axes it does not name are B, as in sbp. */
 static void lines_on_saved(struct sharding *s)
 {
@@ -308,6 +327,8 @@ static void lines_on_saved(struct sharding *s)
             if (s->mesh->mb >= 0)
                 lay.ax[s->mesh->mb] = (struct sbp){ 0 };
             layout_normalise(&lay, s->mesh);
+            if (!divides_in_time(s, v, &lay, line))
+                return;
             struct layout *keep = NEW(struct layout);
             *keep = lay;
             v->keep = keep;
