@@ -256,8 +256,8 @@ void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64
 /* y[outer, n, inner] = rows [at, at + n) of x[outer, nx, inner] (slice, unstack). */
 void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int64_t n, int64_t inner,
              int element_bytes);
-/* first: acc = x, otherwise acc += x. */
-void fl_accumulate(float *acc, const float *x, int64_t n, bool first);
+/* first: acc = x; otherwise x is added, or the larger or smaller of both is kept. */
+void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind);
 void fl_positions(int32_t *y, int64_t base, int64_t n);
 
 /* ---- reductions ----

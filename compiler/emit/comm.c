@@ -154,8 +154,8 @@ bool emit_boxing(struct emitter *e, const struct node *n)
         emit_strided(e, n);
     } else if (n->op == &op_box_accumulate) {
         for (int k = 0; k < arrlen(n->in) && in->buffer != out->buffer; k++)
-            line(e, n, "fl_accumulate(%s, %s, %s, mb == 0);", tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
-                 sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)));
+            line(e, n, "fl_accumulate(%s, %s, %s, mb == 0, %s);", tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
+                 sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)), reduce_c[node_int(n, "reduce", REDUCE_SUM)]);
     } else if (n->op == &op_box_send || n->op == &op_box_recv) {
         const struct value *v = in ? in : out;
         const struct link *l = &e->p->links[node_int(n, "link", 0)];

@@ -242,7 +242,7 @@ static bool place_in_stack(struct work *w, struct value *v)
 static bool place_in_accumulator(struct work *w, struct value *v)
 {
     struct node *a = v->def->op == &op_einsum ? sole_reader(w, v, &op_box_accumulate) : NULL;
-    if (!a || arrlen(a->in) != 1)
+    if (!a || arrlen(a->in) != 1 || node_int(a, "reduce", REDUCE_SUM) != REDUCE_SUM)
         return false;
     own(w, a->out[0], MEM_GRAD);
     share(v, a->out[0]);

@@ -112,15 +112,21 @@ void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int ele
     }
 }
 
-void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
+void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (first) {
         fl_copy(acc, x, n, sizeof(float));
         return;
     }
+    if (kind == FL_SUM) {
 #pragma omp parallel for simd if (n > FL_GRAIN)
+        for (int64_t i = 0; i < n; i++)
+            acc[i] += x[i];
+        return;
+    }
     for (int64_t i = 0; i < n; i++)
-        acc[i] += x[i];
+        if (kind == FL_MAX ? x[i] > acc[i] : x[i] < acc[i])
+            acc[i] = x[i];
 }
 
 void fl_positions(int32_t *y, int64_t base, int64_t n)

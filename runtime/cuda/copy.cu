@@ -31,10 +31,12 @@ template <typename T> __global__ void fill(T *y, T v, int64_t n)
         y[i] = v;
 }
 
-__global__ void accumulate(float *acc, const float *x, int64_t n, bool first)
+__global__ void accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
 {
-    FL_GRID_FOR(i, n)
-        acc[i] = first ? x[i] : acc[i] + x[i];
+    FL_GRID_FOR(i, n) {
+        float a = acc[i], v = x[i];
+        acc[i] = first ? v : kind == FL_SUM ? a + v : kind == FL_MAX ? fmaxf(a, v) : fminf(a, v);
+    }
 }
 
 __global__ void positions(int32_t *y, int64_t base, int64_t n)
@@ -95,10 +97,10 @@ extern "C" void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64
     launch_rows(y, x, outer, n, 0, nx, at, n, inner, bytes);
 }
 
-extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first)
+extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(accumulate, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first);
+        FL_LAUNCH_GRID(accumulate, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
 }
 
 extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)

@@ -140,7 +140,7 @@ static void add_loss(struct fl_run *run, const int32_t *targets, int mb)
 {
     cross_entropy(run, targets);
     fl_sum(at(run, AT_SCALAR + 1), at(run, AT_ROWS), &all_rows);
-    fl_accumulate(at(run, AT_SCALAR), at(run, AT_SCALAR + 1), 1, mb == 0);
+    fl_accumulate(at(run, AT_SCALAR), at(run, AT_SCALAR + 1), 1, mb == 0, FL_SUM);
 }
 
 static void finish_loss(struct fl_run *run, int output)
@@ -161,7 +161,7 @@ static void train(struct fl_run *run)
         fl_ce_grad(at(run, AT_LOGITS), row_grad, at(run, AT_LOGITS), at(run, AT_PIECES), at(run, AT_PIECES) + ROWS, targets,
                    ROWS, PHYS, 0, V, -1, 0);
         fl_embedding_grad(at(run, AT_PART), at(run, AT_LOGITS), (int32_t *)at(run, AT_IDS), ROWS, 0, V, PHYS);
-        fl_accumulate(at(run, AT_G), at(run, AT_PART), W, mb == 0);
+        fl_accumulate(at(run, AT_G), at(run, AT_PART), W, mb == 0, FL_SUM);
     }
     finish_loss(run, LOSS);
     fl_at("bigram.flow:3", "all_reduce(dp) w");
