@@ -96,6 +96,7 @@ struct fl_data {                         /* tokens, targets = next_token("input.
     const char *element;                 /* u8 u16 u32 i32 f32 */
     int64_t vocabulary;                  /* ids must be below; 0: not checked */
     const char *where;                   /* "gpt.flow:77" */
+    double scale, shift;                 /* raw into an f32 input: element * scale + shift */
 };
 struct fl_output_spec {                  /* an output or metric of one entry */
     enum fl_entry entry;

@@ -61,7 +61,7 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
 }
 
 /* Better now than after the last step. */
-static void check_outputs(const struct fl_options *o)
+static void check_outputs(const struct fl_run *run, const struct fl_options *o)
 {
     char *complaint = NULL;
     if (fl_rank_number == 0 && o->save)
@@ -69,6 +69,8 @@ static void check_outputs(const struct fl_options *o)
     if (fl_rank_number == 0 && o->export && !complaint)
         complaint = fl_st_refuse(o->export);
     fl_agree(complaint);
+    if (o->save || o->export)
+        fl_weights_check_held(run);
 }
 
 /* Fills the parameters; gives the number of steps already done. */
@@ -107,7 +109,7 @@ static bool open_evaluation(const struct fl_options *o)
 void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
-    check_outputs(o);
+    check_outputs(run, o);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data);

@@ -195,6 +195,8 @@ static void fill_row(void *context, int64_t at, int64_t index, int64_t n)
             id = id_at(c->data, c->file, first + j);
             value = (float)id;
         }
+        if (c->file && !is_tokens(c->data))
+            value = (float)(value * c->data->scale + c->data->shift);
         switch (c->input->tensor.type) {
         case FL_I32: ((int32_t *)c->to)[at + j] = id; break;
         case FL_F32: ((float *)c->to)[at + j] = value; break;

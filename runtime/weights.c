@@ -91,6 +91,20 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
     }
 }
 
+void fl_weights_check_held(const struct fl_run *run)
+{
+    const struct fl_class *class = run->rank->class_;
+    int *held = fl_alloc((class->nparam + 1) * (int64_t)sizeof *held);
+    for (int i = 0; i < class->nparam; i++)
+        held[i] = own_blocks(&class->param[i]) > 0;
+    FL_MPI(MPI_Allreduce(MPI_IN_PLACE, held, class->nparam, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    for (int i = 0; i < class->nparam; i++)
+        if (!held[i])
+            fl_refuse("nothing reads parameter %s, so no rank holds it and no file could: take it out of the model, or "
+                      "train without --save and --export", class->param[i].tensor.path);
+    free(held);
+}
+
 /* ---- names and shapes in files ---- */
 
 /* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */

@@ -7,5 +7,7 @@ void fl_weights_init(struct fl_run *run, uint64_t seed);
 /* Names and shapes as the program maps them; missing, extra and misshapen tensors are listed and end the run. With
  * native the names are paths, and optimizer states are there too. */
 void fl_weights_load(struct fl_run *run, const char *file, bool native);
+/* Refuses a run whose end no file could hold: a parameter that nothing reads is on no rank. */
+void fl_weights_check_held(const struct fl_run *run);
 void fl_weights_write(struct fl_run *run, const char *file, bool native);
 #endif

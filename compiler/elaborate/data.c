@@ -71,10 +71,10 @@ static void read_binding(struct frame *f, struct ast *a, struct data_binding **t
     }
     bool known = !strcmp(type->name, "u16") || !strcmp(type->name, "u32");
     if (!tokens)
-        known |= type_find(type->name, &t) && t != TYPE_BOOL;
+        known |= type_find(type->name, &t) && (t == TYPE_F32 || t == TYPE_I32 || t == TYPE_U8);
     if (!known) {
         diag_help(diag_error(E_TYPE, type->span, "%s cannot read %s", b.reader, type->name), tokens ?
-                  "token files hold u16 or u32" : "raw files hold u8, u16, u32, i32, f16, bf16 or f32");
+                  "token files hold u16 or u32" : "raw files hold u8, u16, u32, i32 or f32");
         return;
     }
     if (ast_count(names) != (tokens ? 2 : 1)) {

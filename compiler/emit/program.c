@@ -140,10 +140,11 @@ static void emit_inputs(struct module *m, FILE *to)
         int64_t ids = 0;
         for (int k = 0; k < d->ninput && !ids; k++)
             ids = vocabulary(m->graph[data[b].entry]->root, d->inputs[k]);
-        fprintf(to, "    {%s, %s, %s, %s, %lld, %s},\n", entry_text(data[b].entry), c_string(d->reader),
-                c_string(d->file), c_string(d->element), (long long)ids, c_string(span_where(d->span)));
+        fprintf(to, "    {%s, %s, %s, %s, %lld, %s, %.17g, %.17g},\n", entry_text(data[b].entry), c_string(d->reader),
+                c_string(d->file), c_string(d->element), (long long)ids, c_string(span_where(d->span)),
+                d->scale, d->shift);
     }
-    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL},\n};\n");
+    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL, 1, 0},\n};\n");
     list = items(m, &op_output);
     fputs("static const struct fl_output_spec outputs[] = {\n", to);
     for (int i = 0; i < arrlen(list); i++) {
