@@ -4,6 +4,7 @@
  *
  * A value that another region walking the same blocks reads (a saved activation, a gradient) is stacked: its buffer has
  * one copy per block of every repeat around it. */
+#include "../base/diag.h"
 #include "../op.h"
 #include "../passes.h"
 #include "place.h"
@@ -370,9 +371,27 @@ static void stack_views(struct stage *s)
     }
 }
 
+/* Kernels hold f32, integers and truth values; a cast to another type has nothing to run on. */
+static bool has_kernels(const struct graph *g)
+{
+    for (int i = 0; i < arrlen(g->values); i++) {
+        const struct value *v = g->values[i];
+        if (v->type != TYPE_BF16 && v->type != TYPE_F16)
+            continue;
+        struct diag *d = diag_error(E_TYPE, v->span, "no kernel reads or writes %s", type_name[v->type]);
+        diag_mark(d, "this is %s", value_type_text(v, NULL));
+        diag_help(d, "keep it f32");
+        return false;
+    }
+    return true;
+}
+
 void layout(struct module *m)
 {
     struct physical *p = m->physical;
+    for (int i = 0; i < p->nstage; i++)
+        if (!has_kernels(p->stages[i].graph))
+            return;
     for (int i = 0; i < p->nstage; i++) {
         struct work w = {.p = p, .s = &p->stages[i]};
         for (int v = 0; v < arrlen(w.s->graph->values); v++)
