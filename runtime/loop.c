@@ -99,7 +99,8 @@ static bool open_evaluation(const struct fl_options *o)
     int there = fl_reader_exists(FL_EVALUATE);
     FL_MPI(MPI_Allreduce(MPI_IN_PLACE, &there, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
     if (o->data && !o->eval_data && !there) {
-        fl_report_note("no evaluation: the program's held-out data are not here (--eval-data F gives others)");
+        if (!o->quiet)
+            fl_report_note("no evaluation: the program's held-out data are not here (--eval-data F gives others)");
         return false;
     }
     fl_reader_open(FL_EVALUATE, o->eval_data);
