@@ -119,6 +119,9 @@ struct data_binding {            /* tokens, targets = next_token("f", u16) */
     const char *file;
     const char *element;         /* u16 u32 ... */
     double scale, shift;         /* raw: the tensor is element * scale + shift; 1 and 0 without arithmetic */
+    int64_t limit;               /* i32: numbers are indices below this; 0: any number */
+    bool has_ignore;             /* .. or this one */
+    int64_t ignore;
     struct span span;
 };
 struct train_spec {

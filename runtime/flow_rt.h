@@ -94,9 +94,11 @@ struct fl_data {                         /* tokens, targets = next_token("input.
     const char *reader;                  /* "next_token" or "raw" */
     const char *file;                    /* relative to the current directory */
     const char *element;                 /* u8 u16 u32 i32 f32 */
-    int64_t vocabulary;                  /* ids must be below; 0: not checked */
+    int64_t limit;                       /* i32: indices must be below; 0: any number */
     const char *where;                   /* "gpt.flow:77" */
     double scale, shift;                 /* raw into an f32 input: element * scale + shift */
+    int has_ignore;                      /* .. or be this number, which counts nowhere */
+    int64_t ignore;
 };
 struct fl_output_spec {                  /* an output or metric of one entry */
     enum fl_entry entry;

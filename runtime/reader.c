@@ -95,42 +95,94 @@ static char *map_file(const struct fl_data *d, struct file *f)
     return find_data(d, f);
 }
 
-/* Each rank looks at its share of the ids. */
-static char *check_ids(const struct fl_data *d, const struct file *f)
+/* Each rank looks at its share of the numbers: an index outside its table would read as nothing, in silence. */
+static char *check_ids(const struct fl_data *d, const struct file *f, const struct fl_input *input)
 {
-    int64_t share = f->length / fl_program.nranks + 1, first = share * fl_rank_number;
+    bool tokens = is_tokens(d);
+    if (input->tensor.type != FL_I32 || (d->limit <= 0 && strcmp(d->element, "u32")))
+        return NULL;
+    int64_t limit = d->limit > 0 ? d->limit : INT32_MAX, share = f->length / fl_program.nranks + 1,
+            first = share * fl_rank_number;
     for (int64_t i = first; i < first + share && i < f->length; i++) {
         int64_t id = id_at(d, f, i);
-        if (id < 0 || id >= d->vocabulary)
+        if ((id >= 0 && id < limit) || (!tokens && d->has_ignore && id == d->ignore))
+            continue;
+        if (tokens)
             return fl_printf("%s: token %lld is %lld, but the vocabulary of %s has %lld", f->name, (long long)i,
-                             (long long)(uint32_t)id, d->where, (long long)d->vocabulary);
+                             (long long)(uint32_t)id, d->where, (long long)limit);
+        return fl_printf("%s: element %lld is %lld, but %s at %s must be 0 to %lld%s", f->name, (long long)i,
+                         (long long)(strcmp(d->element, "u32") ? id : (uint32_t)id), input->name, d->where,
+                         (long long)limit - 1,
+                         d->has_ignore ? fl_printf(" or %lld, which is ignored", (long long)d->ignore) :
+                         "; a number to leave out is declared with `ignore`");
     }
     return NULL;
+}
+
+static const struct fl_input *input_of(int data)
+{
+    for (int k = 0; k < fl_program.ninput; k++)
+        if (fl_program.input[k].binding == data)
+            return &fl_program.input[k];
+    return NULL;
+}
+
+/* The files of raw inputs hold the same rows: a file that ends earlier would start again earlier, and from then on
+ * rows would stand beside others than their own. A file of one batch is the same at every step, and may be beside any. */
+static char *check_rows(int i)
+{
+    const struct fl_input *input = input_of(i);
+    const struct fl_data *d = &fl_program.data[i];
+    if (is_tokens(d) || !input || !input->tensor.ndim)
+        return NULL;
+    int64_t n = input->tensor.dim[0].size, row = files[i].batch / n;
+    if (files[i].length % row)
+        return fl_printf("%s: %lld elements are not a whole number of rows of %s, which have %lld", files[i].name,
+                         (long long)files[i].length, input->name, (long long)row);
+    for (int k = 0; k < i; k++) {
+        const struct fl_input *other = input_of(k);
+        if (fl_program.data[k].entry != d->entry || is_tokens(&fl_program.data[k]) || !other || !other->tensor.ndim ||
+            other->tensor.dim[0].size != n)
+            continue;
+        int64_t rows = files[i].length / row, others = files[k].length / (files[k].batch / n);
+        if (rows != others && rows != n && others != n)
+            return fl_printf("%s has %lld rows of %s, but %s has %lld of %s: they would drift apart", files[i].name,
+                             (long long)rows, input->name, files[k].name, (long long)others, other->name);
+    }
+    return NULL;
+}
+
+static void count_batches(int i)
+{
+    const struct fl_input *input = input_of(i);
+    files[i].batch = input ? fl_tensor_count(&input->tensor) : 0;
+    if (input)
+        files[i].batches = (files[i].length - (is_tokens(&fl_program.data[i]) ? 1 : 0)) / files[i].batch;
 }
 
 void fl_reader_open(enum fl_entry entry, const char *instead)
 {
     if (!files)
         files = fl_alloc(fl_program.ndata * (int64_t)sizeof *files);
-    for (int i = 0; i < fl_program.ndata; i++) {
+    for (int i = 0, first = -1; i < fl_program.ndata; i++) {
         const struct fl_data *d = &fl_program.data[i];
         if (d->entry != entry)
             continue;
+        if (instead && first >= 0)
+            fl_refuse("one file cannot replace the data of %s and %s: put them where the program names them",
+                      fl_program.data[first].where, d->where);
+        first = i;
         struct file *f = &files[i];
         f->name = instead ? instead : d->file;
-        char *complaint = map_file(d, f);
-        fl_agree(complaint);
-        for (int k = 0; k < fl_program.ninput; k++)
-            if (fl_program.input[k].binding == i)
-                f->batch = fl_tensor_count(&fl_program.input[k].tensor);
-        if (f->batch)
-            f->batches = (f->length - (is_tokens(d) ? 1 : 0)) / f->batch;
+        fl_agree(map_file(d, f));
+        count_batches(i);
+        char *complaint = NULL;
         if (f->batches < 1 && f->batch)
             complaint = fl_printf("%s has %lld %s; one step of %s needs %lld", f->name, (long long)f->length,
                                   is_tokens(d) ? "tokens" : "elements", d->where, (long long)f->batch + is_tokens(d));
-        else if (is_tokens(d) && d->vocabulary > 0)
-            complaint = check_ids(d, f);
-        fl_agree(complaint);
+        else if (f->batch)
+            complaint = check_ids(d, f, input_of(i));
+        fl_agree(complaint ? complaint : check_rows(i));
         f->open = true;
     }
 }

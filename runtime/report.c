@@ -75,11 +75,29 @@ static const char *duration(char *text, size_t n, double seconds)
     return text;
 }
 
+/* A loss that is no number stays none: said once when it happens, and how often at the end. */
+static struct { int64_t first, steps, all; } lost;
+
+static void watch_numbers(const struct fl_report_step *s)
+{
+    bool bad = (s->has_loss && !isfinite(s->loss)) || (s->has_norm && !isfinite(s->norm));
+    lost.all++;
+    if (!bad)
+        return;
+    if (!lost.steps++) {
+        lost.first = s->step;
+        fl_report_note("warning: step %lld: %s is %g; the weights may be lost (lower lr, clip_norm, or a longer warmup)",
+                       (long long)s->step, s->has_loss && !isfinite(s->loss) ? "the loss" : "the gradient norm",
+                       s->has_loss && !isfinite(s->loss) ? s->loss : s->norm);
+    }
+}
+
 void fl_report_step(const struct fl_report_step *s)
 {
     static double mean;                              /* seconds per step, smoothed, for the eta */
     if (fl_rank_number != 0)
         return;
+    watch_numbers(s);
     mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
     double tokens = (double)fl_program.tokens / s->seconds;
     if (metrics) {
@@ -147,6 +165,9 @@ void fl_report_note(const char *format, ...)
 void fl_report_stop(void)
 {
     end_line();
+    if (lost.steps)
+        fl_report_note("warning: loss or gradient norm was not finite in %lld of %lld steps, first in step %lld",
+                       (long long)lost.steps, (long long)lost.all, (long long)lost.first);
     fflush(stdout);
     if (metrics && fclose(metrics))
         FL_FAIL("is the disk full?", "cannot write %s: %s", metrics_name, strerror(errno));

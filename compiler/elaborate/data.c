@@ -108,6 +108,32 @@ static struct value *input_named(struct elab *e, const char *name)
     return NULL;
 }
 
+/* Which elements of a file fill a tensor of the type with no loss. */
+static const char *readable(enum type t)
+{
+    switch (t) {
+    case TYPE_F32: return "f32 u16 u8";
+    case TYPE_I32: return "i32 u32 u16 u8";
+    case TYPE_U8: case TYPE_BOOL: return "u8";
+    default: return NULL;
+    }
+}
+
+static void check_element(const struct data_binding *b, const struct value *x)
+{
+    const char *fits = readable(x->type);
+    if (fits && strstr(fits, b->element))
+        return;
+    struct diag *d = diag_error(E_TYPE, b->span, "a file of %s cannot fill '%s', which is %s", b->element, x->path,
+                                value_type_text(x, NULL));
+    diag_label(d, x->span, "declared here");
+    if (fits)
+        diag_help(d, "elements that fill %s: %s; nothing is rounded or cut off on the way", type_name[x->type], fits);
+    else
+        diag_help(d, "declare '%s' as f32; `precision` in a plan says what is computed in %s", x->path,
+                  type_name[x->type]);
+}
+
 static void binding_type(const struct data_binding *b, const struct value *x, const struct value *y)
 {
     bool tokens = !strcmp(b->reader, "next_token");
@@ -124,6 +150,8 @@ static void binding_type(const struct data_binding *b, const struct value *x, co
         diag_label(d, x->span, "declared here");
         diag_label(d, y->span, "and here");
     }
+    if (!tokens)
+        check_element(b, x);
     if (!tokens && (x->type == TYPE_I32 || x->type == TYPE_U8) && (b->scale != 1 || b->shift != 0)) {
         struct diag *d = diag_error(E_TYPE, b->span, "arithmetic gives fractions, but '%s' is %s", x->path,
                                     value_type_text(x, NULL));
@@ -172,8 +200,13 @@ static void check_bindings(struct elab *e, struct data_binding *data, struct spa
 
 void data_check(struct elab *e)
 {
-    if (e->m->train.present)
-        check_bindings(e, e->m->train.data, e->train->span);
-    if (e->m->evaluate.present)
-        check_bindings(e, e->m->evaluate.data, e->evaluate->span);
+    struct module *m = e->m;
+    if (m->train.present) {
+        check_bindings(e, m->train.data, e->train->span);
+        data_ranges(m->graph[ENTRY_TRAIN], m->train.data);
+    }
+    if (m->evaluate.present) {
+        check_bindings(e, m->evaluate.data, e->evaluate->span);
+        data_ranges(m->graph[ENTRY_EVALUATE], m->evaluate.data);
+    }
 }

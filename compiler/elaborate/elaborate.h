@@ -203,6 +203,7 @@ struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout,
 void data_read(struct frame *f, struct ast *data, struct data_binding **to);
 void train_collect(struct elab *e);                  /* train, evaluate, sample */
 void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
+void data_ranges(struct graph *g, struct data_binding *data);   /* ranges.c: fills limit and ignore */
 void params_rules(struct elab *e);                   /* decay and frozen patterns */
 void files_collect(struct elab *e);
 void patterns_check(struct elab *e);

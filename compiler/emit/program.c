@@ -102,21 +102,6 @@ static struct bound *bindings(const struct module *m)
     return list;
 }
 
-/* Rows of the table that an input's ids are looked up in: the ids must be below. */
-static int64_t vocabulary(struct region *r, const char *input)
-{
-    for (int i = 0; i < arrlen(r->nodes); i++) {
-        struct node *n = r->nodes[i];
-        int64_t found = n->body ? vocabulary(n->body, input) : 0;
-        if (n->op == &op_embedding && n->in[0]->def && n->in[0]->def->op == &op_input &&
-            !strcmp(node_str(n->in[0]->def, "name"), input))
-            found = n->in[1]->dim[0]->size;
-        if (found)
-            return found;
-    }
-    return 0;
-}
-
 static void emit_inputs(struct module *m, FILE *to)
 {
     struct item *list = items(m, &op_input);
@@ -137,14 +122,11 @@ static void emit_inputs(struct module *m, FILE *to)
     fprintf(to, "    {FL_TRAIN, NULL, {NULL, FL_F32, 0, {{0}}}, -1, 0},\n};\nstatic const struct fl_data data[] = {\n");
     for (int b = 0; b < arrlen(data); b++) {
         const struct data_binding *d = data[b].data;
-        int64_t ids = 0;
-        for (int k = 0; k < d->ninput && !ids; k++)
-            ids = vocabulary(m->graph[data[b].entry]->root, d->inputs[k]);
-        fprintf(to, "    {%s, %s, %s, %s, %lld, %s, %.17g, %.17g},\n", entry_text(data[b].entry), c_string(d->reader),
-                c_string(d->file), c_string(d->element), (long long)ids, c_string(span_where(d->span)),
-                d->scale, d->shift);
+        fprintf(to, "    {%s, %s, %s, %s, %lld, %s, %.17g, %.17g, %d, %lld},\n", entry_text(data[b].entry),
+                c_string(d->reader), c_string(d->file), c_string(d->element), (long long)d->limit,
+                c_string(span_where(d->span)), d->scale, d->shift, d->has_ignore, (long long)d->ignore);
     }
-    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL, 1, 0},\n};\n");
+    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL, 1, 0, 0, 0},\n};\n");
     list = items(m, &op_output);
     fputs("static const struct fl_output_spec outputs[] = {\n", to);
     for (int i = 0; i < arrlen(list); i++) {

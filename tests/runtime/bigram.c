@@ -20,8 +20,8 @@ static const struct fl_input inputs[] = {
     { FL_SAMPLE, "tokens", BATCH, -1, 0 },
 };
 static const struct fl_data data[] = {
-    { FL_TRAIN, "next_token", "train.bin", "u16", V, "bigram.flow:9", 1, 0 },
-    { FL_EVALUATE, "next_token", "held.bin", "u16", V, "bigram.flow:12", 1, 0 },
+    { FL_TRAIN, "next_token", "train.bin", "u16", V, "bigram.flow:9", 1, 0, 0, 0 },
+    { FL_EVALUATE, "next_token", "held.bin", "u16", V, "bigram.flow:12", 1, 0, 0, 0 },
 };
 static const struct fl_output_spec outputs[] = {
     { FL_TRAIN, "loss", { "loss", FL_F32, 0, { { 0 } } } },
