@@ -83,6 +83,27 @@ void *mem_realloc(void *old, size_t size)
     return p;
 }
 
+struct mem_mark mem_mark(void)
+{
+    return (struct mem_mark){ chunks, chunks ? chunks->used : 0 };
+}
+
+void mem_rewind(struct mem_mark mark)
+{
+    while (chunks != mark.chunk) {
+        struct chunk *next = chunks->next;
+        UNPOISON(chunks->data, chunks->size);
+        free(chunks);
+        chunks = next;
+    }
+    if (!chunks)
+        return;
+    UNPOISON(chunks->data + mark.used, chunks->used - mark.used);
+    memset(chunks->data + mark.used, 0, chunks->used - mark.used);
+    POISON(chunks->data + mark.used, chunks->used - mark.used);
+    chunks->used = mark.used;
+}
+
 char *mem_strdup(const char *s)
 {
     size_t n = strlen(s) + 1;

@@ -16,6 +16,9 @@ char *mem_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *mem_vprintf(const char *format, va_list args);
 const char *intern(const char *s);                    /* equal strings give equal pointers */
 const char *intern_n(const char *s, size_t n);
+struct mem_mark { void *chunk; size_t used; };
+struct mem_mark mem_mark(void);                       /* for work that only leaves numbers behind: what was drawn since, */
+void mem_rewind(struct mem_mark mark);                /* and what arrays grew to since, is given back */
 void mem_release(void);                               /* gives back everything; the next mem_alloc starts anew */
 size_t mem_peak(void);                                /* bytes drawn since the start */
 
