@@ -11,7 +11,7 @@
 static const double copy_rate = 1e13, store_rate = 1e15, partial_price = 1e-11;
 static const double astray_price = 1;                /* per value that leaves the split of its input */
 static const double gather_price = 0.1;              /* per value whose split by a weight is undone */
-enum { MAX_PRODUCT = 8192, MAX_ENTRIES = 20000000 };
+enum { MAX_ENTRIES = 2000000 };
 
 /* Does the time axis cut the dim that v would be split along? Then the split cannot change: the axes that split an input
  * are major to the micro-batches, and what is cut within a micro-batch would be minor. */
@@ -108,6 +108,51 @@ static bool in_bucket(const struct value *v)
     return value_phase(v) != PHASE_UPDATE || (v->def && v->def->op == &op_add);
 }
 
+/* A value's shape, as far as conversions see it. */
+static int shape_of(struct sharding *s, const struct value *v)
+{
+    struct shape shape = { .type = v->type, .ndim = v->ndim };
+    for (int d = 0; d < v->ndim; d++) {
+        shape.size[d] = v->dim[d]->size;
+        shape.phys[d] = v->dim[d]->phys;
+    }
+    ptrdiff_t at = hmgeti(s->shapes, shape);
+    if (at >= 0)
+        return s->shapes[at].value;
+    int number = (int)hmlen(s->shapes);
+    hmput(s->shapes, shape, number);
+    return number;
+}
+
+static uint64_t pack(const struct layout *l)
+{
+    uint64_t bits = 0;
+    for (int a = 0; a < MAX_AXIS; a++)
+        bits = bits << 8 | (uint64_t)(l->ax[a].kind << 6 | l->ax[a].dim << 3 | l->ax[a].order);
+    return bits;
+}
+
+/* Conversions of equal shapes between equal layouts are planned once. */
+static struct travel travel(struct sharding *s, const struct value *v, const struct layout *from, const struct layout *to)
+{
+    struct trip trip = { pack(from), pack(to), (uint64_t)shape_of(s, v) };
+    ptrdiff_t at = hmgeti(s->trips, trip);
+    if (at >= 0)
+        return s->trips[at].value;
+    struct step steps[MAX_STEP];
+    struct travel t = { 0 };
+    struct mem_mark mark = mem_mark();
+    int count = convert_path(v, from, to, s->mesh, steps, MAX_STEP);
+    for (int k = 0; k < count; k++) {
+        double start = step_seconds(steps[k].kind, 0, s->mesh, steps[k].axes);
+        *(step_is_comm(steps[k].kind) ? &t.starts : &t.copies) += start;
+        t.sent += steps[k].seconds - start;
+    }
+    mem_rewind(mark);
+    hmput(s->trips, trip, t);
+    return t;
+}
+
 /* Seconds of one conversion, with what storing its result counts. In a bucket a start costs nothing of its own. */
 static double together(const struct problem *p, const struct value *v, enum phase phase, const int *a, const int *c)
 {
@@ -129,17 +174,9 @@ static double together(const struct problem *p, const struct value *v, enum phas
     double n = times(p, v, phase), cost = home ? layout_bytes(v, &from, m) / others(p) * n / store_rate * share(p) : 0;
     if (!moves)
         return cost;
-    struct step steps[MAX_STEP];
-    int count = convert_path(v, &from, &to, m, steps, MAX_STEP);
-    double seconds = 0;                              /* no path: cut in time, which conversion_price forbids */
-    for (int k = 0; k < count; k++) {
-        double start = step_seconds(steps[k].kind, 0, m, steps[k].axes);
-        double sent = steps[k].seconds - start;
-        if (phase == PHASE_UPDATE && step_is_comm(steps[k].kind) && in_bucket(v))
-            start *= 0.002;
-        start *= share(p);
-        seconds += sent / others(p) + start;
-    }
+    struct travel path = travel(p->s, v, &from, &to);        /* 0 where there is none: cut in time, which costs elsewhere */
+    double start = path.copies + path.starts * (phase == PHASE_UPDATE && in_bucket(v) ? 0.002 : 1);
+    double seconds = path.sent / others(p) + start * share(p);
     return cost + (seconds + layout_bytes(v, &to, m) / others(p) / store_rate * share(p)) * n;
 }
 
@@ -187,8 +224,6 @@ static void add_joint(struct problem *p, const struct joint *j, const int *var, 
     int total = 1, at[MAX_AXIS] = { 0 };
     for (int k = 0; k < p->nparts; k++)
         total *= n[k];
-    if (p->nparts > 2 && total > MAX_PRODUCT)
-        p->large = true;
     p->entries += total;
     if (p->entries > MAX_ENTRIES)
         p->large = true;
@@ -202,26 +237,10 @@ static void add_joint(struct problem *p, const struct joint *j, const int *var, 
         table[i] = cost(j, at);
         any |= table[i] != 0;
     }
-    if (!any)
-        return;
-    if (p->nparts == 1) {
+    if (any && p->nparts == 1)
         solver_add(p->solver, var[0], table);
-    } else if (p->nparts == 2) {
-        solver_pair(p->solver, var[0], var[1], table);
-    } else {
-        int product = solver_var(p->solver, total, table);
-        for (int k = 0; k < p->nparts; k++) {
-            double *tie = NEW_ARRAY(double, total * n[k]);
-            for (int i = 0; i < total; i++) {
-                int rest = i;
-                for (int x = p->nparts - 1; x > k; x--)
-                    rest /= n[x];
-                for (int x = 0; x < n[k]; x++)
-                    tie[i * n[k] + x] = x == rest % n[k] ? 0 : INFINITY;
-            }
-            solver_pair(p->solver, product, var[k], tie);
-        }
-    }
+    else if (any)
+        solver_table(p->solver, p->nparts, var, table);
 }
 
 static double copy_cost(const struct joint *j, const int *at)

@@ -1,12 +1,32 @@
-/* What the solver knows before it eliminates: values that no solution needs, and a lower bound. */
+/* What the solver knows before it eliminates: values that no solution needs. */
 #include "solver.h"
 #include <math.h>
 #include <string.h>
 
-static double entry(const struct solver *s, const struct table *t, int var, int x, int y)
+struct slice table_slice(const struct solver *s, const struct table *t, int var)
 {
-    int n1 = s->vars[t->vars[1]].n;
-    return t->vars[0] == var ? t->cost[x * n1 + y] : t->cost[y * n1 + x];
+    struct slice x = { 1, s->vars[var].n, 1 };
+    bool past = false;
+    for (int j = 0; j < t->nvar; j++) {
+        if (t->vars[j] == var)
+            past = true;
+        else
+            *(past ? &x.inner : &x.outer) *= s->vars[t->vars[j]].n;
+    }
+    return x;
+}
+
+static void kill(struct solver *s, int var, int x)
+{
+    struct var *v = &s->vars[var];
+    v->dead[x] = true;
+    for (int k = 0; k < arrlen(v->tables); k++) {
+        struct table *t = &s->tables[v->tables[k]];
+        struct slice at = table_slice(s, t, var);
+        for (int o = 0; o < at.outer; o++)
+            for (int i = 0; i < at.inner; i++)
+                t->cost[(o * at.n + x) * at.inner + i] = INFINITY;
+    }
 }
 
 static bool supported(const struct solver *s, int var, int x)
@@ -16,10 +36,11 @@ static bool supported(const struct solver *s, int var, int x)
         return false;
     for (int k = 0; k < arrlen(v->tables); k++) {
         const struct table *t = &s->tables[v->tables[k]];
-        const struct var *w = &s->vars[table_other(t, var)];
+        struct slice at = table_slice(s, t, var);
         bool some = false;
-        for (int y = 0; y < w->n && !some; y++)
-            some = !w->dead[y] && !isinf(entry(s, t, var, x, y));
+        for (int o = 0; o < at.outer && !some; o++)
+            for (int i = 0; i < at.inner && !some; i++)
+                some = !isinf(t->cost[(o * at.n + x) * at.inner + i]);
         if (!some)
             return false;
     }
@@ -33,18 +54,18 @@ static bool dominated(const struct solver *s, int var, int x, int keep)
     double gain = v->unary[x] - v->unary[keep];
     for (int k = 0; k < arrlen(v->tables); k++) {
         const struct table *t = &s->tables[v->tables[k]];
-        const struct var *w = &s->vars[table_other(t, var)];
+        struct slice at = table_slice(s, t, var);
         double least = INFINITY;
-        for (int y = 0; y < w->n; y++) {
-            if (w->dead[y])
-                continue;
-            double at_x = entry(s, t, var, x, y), at_keep = entry(s, t, var, keep, y);
-            if (isinf(at_x))
-                continue;
-            if (isinf(at_keep))
-                return false;
-            if (at_x - at_keep < least)
-                least = at_x - at_keep;
+        for (int o = 0; o < at.outer; o++) {
+            const double *at_x = t->cost + (o * at.n + x) * at.inner, *at_keep = t->cost + (o * at.n + keep) * at.inner;
+            for (int i = 0; i < at.inner; i++) {
+                if (isinf(at_x[i]))
+                    continue;
+                if (isinf(at_keep[i]))
+                    return false;
+                if (at_x[i] - at_keep[i] < least)
+                    least = at_x[i] - at_keep[i];
+            }
         }
         gain += least;
     }
@@ -53,39 +74,67 @@ static bool dominated(const struct solver *s, int var, int x, int keep)
 
 static void touch(const struct solver *s, int var, bool *dirty)
 {
-    for (int k = 0; k < arrlen(s->vars[var].tables); k++)
-        dirty[table_other(&s->tables[s->vars[var].tables[k]], var)] = true;
+    for (int k = 0; k < arrlen(s->vars[var].tables); k++) {
+        const struct table *t = &s->tables[s->vars[var].tables[k]];
+        for (int j = 0; j < t->nvar; j++)
+            dirty[t->vars[j]] |= t->vars[j] != var;
+    }
 }
 
-/* A variable is looked at again only when a neighbour lost a value. */
+/* Values that no choice of the others supports; false when none is left. */
+static bool prune_unsupported(struct solver *s, int var, int *alive, bool *lost)
+{
+    struct var *v = &s->vars[var];
+    *alive = 0;
+    for (int x = 0; x < v->n; x++) {
+        if (v->dead[x])
+            continue;
+        if (supported(s, var, x)) {
+            ++*alive;
+        } else {
+            kill(s, var, x);
+            *lost = true;
+        }
+    }
+    return *alive > 0;
+}
+
+/* A variable is looked at again only when a neighbour lost a value. Dominance, which is dear, waits until nothing more
+ * is unsupported. */
 bool solver_prune(struct solver *s, bool dominance)
 {
-    int n = (int)arrlen(s->vars);
-    bool *dirty = NEW_ARRAY(bool, n);
+    int n = (int)arrlen(s->vars), alive;
+    bool *dirty = NEW_ARRAY(bool, n), *compare = NEW_ARRAY(bool, n);
     memset(dirty, true, sizeof(bool) * (size_t)n);
+    memset(compare, true, sizeof(bool) * (size_t)n);
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < n; i++) {
-            struct var *v = &s->vars[i];
-            int alive = 0, before = 0;
+            bool lost = false;
             if (!dirty[i])
                 continue;
             dirty[i] = false;
-            for (int x = 0; x < v->n; x++) {
-                before += !v->dead[x];
-                if (!v->dead[x] && !supported(s, i, x))
-                    v->dead[x] = true;
-                alive += !v->dead[x];
-            }
-            if (!alive)
+            compare[i] = true;
+            if (!prune_unsupported(s, i, &alive, &lost))
                 return false;
-            for (int x = v->n - 1; x >= 0 && alive > 1 && dominance; x--)
+            if (lost) {
+                touch(s, i, dirty);
+                changed = true;
+            }
+        }
+        for (int i = 0; i < n && dominance && !changed; i++) {
+            struct var *v = &s->vars[i];
+            bool lost = false;
+            if (!compare[i])
+                continue;
+            compare[i] = false;
+            for (int x = v->n - 1; x >= 0; x--)
                 for (int keep = 0; keep < v->n && !v->dead[x]; keep++)
                     if (keep != x && !v->dead[keep] && dominated(s, i, x, keep)) {
-                        v->dead[x] = true;
-                        alive--;
+                        kill(s, i, x);
+                        lost = true;
                     }
-            if (alive < before) {
+            if (lost) {
                 touch(s, i, dirty);
                 changed = true;
             }
@@ -94,105 +143,53 @@ bool solver_prune(struct solver *s, bool dominance)
     return true;
 }
 
-/* ---- a lower bound, and what it rules out ---- */
+/* ---- what is left ---- */
 
-/* Moves what row x of table t costs at least into the unary cost of x. */
-static void pull(struct solver *s, int var, struct table *t)
+static void compact_table(const struct solver *s, const struct solver *to, const struct table *old, struct table *t)
 {
-    struct var *v = &s->vars[var];
-    const struct var *w = &s->vars[table_other(t, var)];
-    bool first = t->vars[0] == var;
-    for (int x = 0; x < v->n; x++) {
-        double least = INFINITY;
-        if (v->dead[x])
-            continue;
-        for (int y = 0; y < w->n; y++)
-            if (!w->dead[y] && entry(s, t, var, x, y) < least)
-                least = entry(s, t, var, x, y);
-        v->unary[x] += least;
-        for (int y = 0; !isinf(least) && y < w->n; y++)
-            t->cost[first ? x * w->n + y : y * v->n + x] -= least;
+    int at[16] = { 0 };
+    *t = (struct table){ .nvar = old->nvar, .vars = old->vars, .size = 1 };
+    for (int j = 0; j < t->nvar; j++)
+        t->size *= to->vars[t->vars[j]].n;
+    t->cost = NEW_ARRAY(double, t->size);
+    for (int i = 0; i < t->size; i++) {
+        int from = 0;
+        for (int j = 0; j < t->nvar; j++)
+            from = from * s->vars[t->vars[j]].n + to->vars[t->vars[j]].name[at[j]];
+        t->cost[i] = old->cost[from];
+        for (int j = t->nvar - 1; j >= 0 && ++at[j] == to->vars[t->vars[j]].n; j--)
+            at[j] = 0;
     }
 }
 
-static void push(struct solver *s, int var, struct table *t, const double *amount)
+struct solver *solver_compact(const struct solver *s)
 {
-    struct var *v = &s->vars[var];
-    const struct var *w = &s->vars[table_other(t, var)];
-    bool first = t->vars[0] == var;
-    for (int x = 0; x < v->n; x++) {
-        if (v->dead[x] || isinf(v->unary[x]))
-            continue;
-        v->unary[x] -= amount[x];
-        for (int y = 0; y < w->n; y++)
-            t->cost[first ? x * w->n + y : y * v->n + x] += amount[x];
-    }
-}
-
-/* Takes the least unary cost out of a variable. */
-static double lower(struct var *v)
-{
-    double least = INFINITY;
-    for (int x = 0; x < v->n; x++)
-        if (!v->dead[x])
-            least = fmin(least, v->unary[x]);
-    for (int x = 0; !isinf(least) && x < v->n; x++)
-        v->unary[x] -= least;
-    return least;
-}
-
-/* Sequential message passing, forth and back (tree-reweighted). */
-double solver_bound(struct solver *s, int sweeps)
-{
-    double base = 0;
-    int n = (int)arrlen(s->vars);
-    for (int sweep = 0; sweep < sweeps; sweep++) {
-        double before = base;
-        for (int i = 0; i < n; i++) {
-            int var = sweep % 2 ? n - 1 - i : i, ahead = 0, behind = 0;
-            struct var *v = &s->vars[var];
-            for (int k = 0; k < arrlen(v->tables); k++) {
-                struct table *t = &s->tables[v->tables[k]];
-                pull(s, var, t);
-                (table_other(t, var) > var) == !(sweep % 2) ? ahead++ : behind++;
-            }
-            base += lower(v);
-            if (isinf(base))
-                return base;
-            double *amount = NEW_ARRAY(double, v->n);
-            for (int x = 0; x < v->n; x++)
-                amount[x] = isinf(v->unary[x]) ? 0 : v->unary[x] / (ahead > behind ? ahead : behind ? behind : 1);
-            for (int k = 0; k < arrlen(v->tables); k++)
-                if ((table_other(&s->tables[v->tables[k]], var) > var) == !(sweep % 2))
-                    push(s, var, &s->tables[v->tables[k]], amount);
-        }
-        if (sweep > 8 && base - before < 1e-4 * base)
-            break;
-    }
-    return base;
-}
-
-void solver_rule_out(struct solver *s, double spare)
-{
+    struct solver *c = solver_new();
     for (int i = 0; i < arrlen(s->vars); i++) {
-        struct var *v = &s->vars[i];
-        double *least = NEW_ARRAY(double, v->n), best = INFINITY;
-        for (int x = 0; x < v->n; x++) {
-            least[x] = v->unary[x];
-            for (int k = 0; k < arrlen(v->tables) && !v->dead[x]; k++) {
-                const struct table *t = &s->tables[v->tables[k]];
-                const struct var *w = &s->vars[table_other(t, i)];
-                double row = INFINITY;
-                for (int y = 0; y < w->n; y++)
-                    if (!w->dead[y] && entry(s, t, i, x, y) < row)
-                        row = entry(s, t, i, x, y);
-                least[x] += row;
-            }
-            if (!v->dead[x])
-                best = fmin(best, least[x]);
+        const struct var *old = &s->vars[i];
+        struct var v = { .unary = NEW_ARRAY(double, old->n), .dead = NEW_ARRAY(bool, old->n), .name = NEW_ARRAY(int, old->n) };
+        for (int x = 0; x < old->n; x++) {
+            if (old->dead[x])
+                continue;
+            v.unary[v.n] = old->unary[x];
+            v.name[v.n++] = x;
         }
-        for (int x = 0; x < v->n; x++)
-            if (least[x] - best > spare)
-                v->dead[x] = true;
+        arrput(c->vars, v);
     }
+    for (int k = 0; k < arrlen(s->tables); k++) {
+        struct table t;
+        compact_table(s, c, &s->tables[k], &t);
+        int open = 0, var = t.vars[0];
+        for (int j = 0; j < t.nvar; j++)
+            if (c->vars[t.vars[j]].n > 1) {
+                open++;
+                var = t.vars[j];
+            }
+        if (open > 1)
+            arrput(c->tables, t);
+        else                                         /* says something about one variable only */
+            solver_add(c, var, t.cost);
+    }
+    solver_link(c);
+    return c;
 }

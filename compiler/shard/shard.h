@@ -11,7 +11,7 @@
  *     explain.c     why no choice is legal
  *     dump.c        --emit=sbp
  *     reason.c      --explain
- *     solve.c prune.c  the minimiser; knows no layouts
+ *     solve.c prune.c bound.c  the minimiser; knows no layouts
  *
  * Along one axis a layout is a code: 0 is B, 1 + d is S(d), 16 + reduce is P. LATE, on the time axis only, is B once
  * all micro-batches are accumulated. */
@@ -46,12 +46,18 @@ struct fixed {                   /* what the user said about a value */
     struct span span;
 };
 
+struct shape { uint64_t type, ndim; int64_t size[MAX_DIM], phys[MAX_DIM]; };
+struct trip { uint64_t from, to, shape; };           /* a conversion: layouts, packed, and the number of a shape */
+struct travel { double copies, starts, sent; };      /* its seconds: local steps, starts of collectives, bytes on the way */
+
 struct sharding {
     struct module *m;
     struct mesh *mesh;
     struct { struct dim *dim; int axis; } *uneven;   /* stb_ds arrays: splits the user wrote `uneven` */
     struct { struct dim *dim; int axis; } *data;     /* splits of model inputs: whatever has the dim stays so */
     struct { struct span key; int value; } *refused;     /* parts of lines that got a diagnostic: one is enough */
+    struct { struct shape key; int value; } *shapes;         /* stb_ds maps: what conversions cost */
+    struct { struct trip key; struct travel value; } *trips;
     /* of the entry being solved */
     struct graph *g;
     struct fixed *fixed;                             /* by value id */

@@ -37,11 +37,9 @@ void solver_pair(struct solver *s, int a, int b, const double *cost)
     p.key.b = turn ? a : b;
     ptrdiff_t at = hmgeti(s->pairs, p.key);
     if (at < 0) {
-        struct table t = { .nvar = 2, .vars = NEW_ARRAY(int, 2), .cost = NEW_ARRAY(double, na * nb) };
-        t.vars[0] = p.key.a;
-        t.vars[1] = p.key.b;
+        double *none = NEW_ARRAY(double, na * nb);
         p.value = (int)arrlen(s->tables);
-        arrput(s->tables, t);
+        solver_table(s, 2, (int[]){ p.key.a, p.key.b }, none);
         hmputs(s->pairs, p);
         at = hmgeti(s->pairs, p.key);
     }
@@ -49,6 +47,26 @@ void solver_pair(struct solver *s, int a, int b, const double *cost)
     for (int x = 0; x < na; x++)
         for (int y = 0; y < nb; y++)
             t->cost[turn ? y * na + x : x * nb + y] += cost[x * nb + y];
+}
+
+void solver_table(struct solver *s, int n, const int *vars, const double *cost)
+{
+    struct table t = { .nvar = n, .vars = NEW_ARRAY(int, n), .size = 1 };
+    for (int j = 0; j < n; j++) {
+        t.vars[j] = vars[j];
+        t.size *= s->vars[vars[j]].n;
+    }
+    t.cost = NEW_ARRAY(double, t.size);
+    memcpy(t.cost, cost, sizeof(double) * (size_t)t.size);
+    arrput(s->tables, t);
+}
+
+void solver_link(struct solver *s)
+{
+    for (int k = 0; k < arrlen(s->tables) && !s->linked; k++)
+        for (int j = 0; j < s->tables[k].nvar; j++)
+            arrput(s->vars[s->tables[k].vars[j]].tables, k);
+    s->linked = true;
 }
 
 /* ---- elimination ---- */
@@ -59,12 +77,17 @@ struct gone {                    /* an eliminated variable: its best value for e
     int value;
 };
 struct run {
-    struct var *vars;            /* compacted copies */
+    struct var *vars;            /* copies */
     struct table *tables;
     struct gone *gone;
     double cost;
     int largest;
     int *seen, turn;
+};
+struct effort {                  /* what may still be spent, in table entries */
+    double table;                /* on one table */
+    double work;                 /* in all */
+    int largest;
 };
 
 /* A variable's number appears once in the list: `seen` holds the turn in which it was last put in. */
@@ -135,7 +158,7 @@ static void eliminate(struct run *r, int var, int *list)
         t->gone = true;
         nf++;
     }
-    struct table out = { .nvar = n, .vars = list, .cost = NEW_ARRAY(double, size) };
+    struct table out = { .nvar = n, .vars = list, .size = size, .cost = NEW_ARRAY(double, size) };
     struct gone g = { .var = var, .nvar = n, .vars = list, .best = NEW_ARRAY(uint16_t, size) };
     int *at = NEW_ARRAY(int, n + 1);
     for (int i = 0; i < size; i++) {
@@ -183,7 +206,8 @@ static void fix(struct run *r, int var, int value)
         int place = find(t->vars, t->nvar, var), inner = 1, outer = 1;
         for (int j = 0; j < t->nvar; j++)
             *(j < place ? &outer : &inner) *= j == place ? 1 : r->vars[t->vars[j]].n;
-        struct table cut = { .nvar = t->nvar - 1, .vars = NEW_ARRAY(int, t->nvar), .cost = NEW_ARRAY(double, outer * inner) };
+        struct table cut = { .nvar = t->nvar - 1, .vars = NEW_ARRAY(int, t->nvar), .size = outer * inner };
+        cut.cost = NEW_ARRAY(double, cut.size);
         for (int j = 0, w = 0; j < t->nvar; j++)
             if (j != place)
                 cut.vars[w++] = t->vars[j];
@@ -212,10 +236,10 @@ static int best_guess(const struct run *r, int var)
             const struct table *t = &r->tables[v->tables[k]];
             if (t->gone || t->nvar != 2)
                 continue;
-            const struct var *w = &r->vars[table_other(t, var)];
+            int other = t->vars[0] == var ? 1 : 0, nw = r->vars[t->vars[other]].n;
             double low = INFINITY;
-            for (int y = 0; y < w->n; y++)
-                low = fmin(low, t->vars[0] == var ? t->cost[x * w->n + y] : t->cost[y * v->n + x]);
+            for (int y = 0; y < nw; y++)
+                low = fmin(low, other ? t->cost[x * nw + y] : t->cost[y * v->n + x]);
             sum += low;
         }
         if (sum < least) {
@@ -226,35 +250,21 @@ static int best_guess(const struct run *r, int var)
     return best;
 }
 
-/* One pass over a pruned problem. known: a solution to fix variables at, or NULL. seed varies which are fixed. */
-static bool run_once(const struct solver *s, double limit, const int *known, unsigned seed, int *choice, double *cost,
-                     int *largest)
+/* One pass over a compacted problem. known: a solution to fix variables at, or NULL. seed varies which are fixed. */
+static bool run_once(const struct solver *s, struct effort *effort, const int *known, unsigned seed, int *choice, double *cost)
 {
     struct run r = { 0 };
     int n = (int)arrlen(s->vars);
-    int **old = NEW_ARRAY(int *, n);
     r.seen = NEW_ARRAY(int, n);
     for (int i = 0; i < n; i++) {
-        struct var v = { 0 };
-        for (int x = 0; x < s->vars[i].n; x++)
-            if (!s->vars[i].dead[x])
-                arrput(old[i], x);
-        v.n = (int)arrlen(old[i]);
-        v.unary = NEW_ARRAY(double, v.n);
-        for (int x = 0; x < v.n; x++)
-            v.unary[x] = s->vars[i].unary[old[i][x]];
+        struct var v = s->vars[i];
+        v.tables = NULL;
+        for (int k = 0; k < arrlen(s->vars[i].tables); k++)
+            arrput(v.tables, s->vars[i].tables[k]);
         arrput(r.vars, v);
     }
-    for (int k = 0; k < arrlen(s->tables); k++) {
-        int a = s->tables[k].vars[0], b = s->tables[k].vars[1], na = r.vars[a].n, nb = r.vars[b].n;
-        struct table t = { .nvar = 2, .vars = s->tables[k].vars, .cost = NEW_ARRAY(double, na * nb) };
-        for (int x = 0; x < na; x++)
-            for (int y = 0; y < nb; y++)
-                t.cost[x * nb + y] = s->tables[k].cost[old[a][x] * s->vars[b].n + old[b][y]];
-        arrput(r.vars[a].tables, k);
-        arrput(r.vars[b].tables, k);
-        arrput(r.tables, t);
-    }
+    for (int k = 0; k < arrlen(s->tables); k++)
+        arrput(r.tables, s->tables[k]);
     bool exact = true, *done = NEW_ARRAY(bool, n);
     double *size = NEW_ARRAY(double, n);
     int **list = NEW_ARRAY(int *, n);
@@ -267,7 +277,8 @@ static bool run_once(const struct solver *s, double limit, const int *known, uns
         for (int i = 0; i < n; i++)
             if (!done[i] && (pick < 0 || size[i] < size[pick]))
                 pick = i;
-        if (size[pick] * r.vars[pick].n > limit) {           /* fix the busiest variable instead */
+        double entries = size[pick] * r.vars[pick].n;
+        if (entries > effort->table || (entries > effort->work && entries > 64)) {   /* fix the busiest variable instead */
             double most = -1;
             exact = false;
             for (int i = 0; i < n; i++) {
@@ -281,13 +292,10 @@ static bool run_once(const struct solver *s, double limit, const int *known, uns
                     pick = i;
                 }
             }
-            int value = -1;
-            for (int x = 0; known && x < r.vars[pick].n; x++)
-                if (old[pick][x] == known[pick])
-                    value = x;
-            fix(&r, pick, value >= 0 ? value : best_guess(&r, pick));
+            fix(&r, pick, known ? known[pick] : best_guess(&r, pick));
         } else {
             eliminate(&r, pick, list[pick]);
+            effort->work -= entries;
         }
         done[pick] = true;
         int *around = list[pick];
@@ -298,122 +306,169 @@ static bool run_once(const struct solver *s, double limit, const int *known, uns
     }
     for (int k = (int)arrlen(r.gone) - 1; k >= 0; k--) {
         struct gone *g = &r.gone[k];
-        int at = 0, x = g->value;
-        if (g->best) {
-            for (int j = 0; j < g->nvar; j++) {
-                const int *o = old[g->vars[j]];
-                int here = 0;
-                while (o[here] != choice[g->vars[j]])
-                    here++;
-                at = at * r.vars[g->vars[j]].n + here;
-            }
-            x = g->best[at];
-        }
-        choice[g->var] = old[g->var][x];
+        int at = 0;
+        for (int j = 0; g->best && j < g->nvar; j++)
+            at = at * r.vars[g->vars[j]].n + choice[g->vars[j]];
+        choice[g->var] = g->best ? g->best[at] : g->value;
     }
     *cost = r.cost;
-    if (r.largest > *largest)
-        *largest = r.largest;
+    if (r.largest > effort->largest)
+        effort->largest = r.largest;
     return exact;
 }
 
-static void keep_better(struct solution *best, const int *choice, double cost, int n)
+/* What is known of a problem while it is being solved: a bound, and the best solution in terms of the values it began
+ * with. A solution is only worth having below `upper`. */
+struct quest {
+    struct effort effort;
+    double upper, cost, bound;
+    int *choice;
+    bool exact;
+};
+
+static void keep_better(struct quest *q, const struct solver *s, const int *choice, double cost)
 {
-    if (!(cost < best->cost))
+    if (!(cost < q->cost))
         return;
-    best->cost = cost;
-    memcpy(best->choice, choice, sizeof(int) * (size_t)n);
+    q->cost = cost;
+    q->upper = fmin(q->upper, cost);
+    for (int i = 0; i < arrlen(s->vars); i++)
+        q->choice[i] = s->vars[i].name[choice[i]];
 }
 
-/* Supposes that the optimum is within `spare` of the lower bound, drops what then cannot be part of it and solves the
- * rest. A solution found within the supposed gap is the optimum; else the supposition was wrong and widens. `taken`: what
- * is already taken out of the costs. */
-static void close_gap(struct solver *s, double limit, double taken, struct solution *best)
+/* The best solution known in the values of s, or NULL when one of them is gone. */
+static int *known_in(const struct quest *q, const struct solver *s)
 {
-    int n = (int)arrlen(s->vars), *choice = NEW_ARRAY(int, n);
-    bool **dead = NEW_ARRAY(bool *, n), small = true;
-    double base = best->bound = taken + solver_bound(s, 60);
-    for (int i = 0; i < n; i++) {
-        dead[i] = NEW_ARRAY(bool, s->vars[i].n);
-        memcpy(dead[i], s->vars[i].dead, sizeof(bool) * (size_t)s->vars[i].n);
+    int *known = NEW_ARRAY(int, arrlen(s->vars));
+    if (isinf(q->cost))
+        return NULL;
+    for (int i = 0; i < arrlen(s->vars); i++) {
+        int x = 0;
+        while (x < s->vars[i].n && s->vars[i].name[x] != q->choice[i])
+            x++;
+        if (x == s->vars[i].n)
+            return NULL;
+        known[i] = x;
     }
-    for (double spare = 0.02 * base + 1e-12; small && spare < 1e3 * base + 1e6; spare *= 4) {
-        double cost;
-        solver_rule_out(s, spare);
-        if (solver_prune(s, true)) {
-            small = run_once(s, limit, NULL, 0, choice, &cost, &best->largest);
-            keep_better(best, choice, cost + base, n);
-            if (small && cost <= spare) {
-                best->exact = true;
-                best->bound = best->cost;
-                return;
-            }
-        }
-        for (int i = 0; i < n; i++)
-            memcpy(s->vars[i].dead, dead[i], sizeof(bool) * (size_t)s->vars[i].n);
+    return known;
+}
+
+/* Names by the values of the problem that `of` was made from. */
+static struct solver *compact_again(const struct solver *of)
+{
+    struct solver *s = solver_compact(of);
+    for (int i = 0; i < arrlen(s->vars); i++)
+        for (int x = 0; x < s->vars[i].n; x++)
+            s->vars[i].name[x] = of->vars[i].name[s->vars[i].name[x]];
+    return s;
+}
+
+/* One attempt on s, whose costs lack `taken`, supposing that the optimum is within `spare` of that. False: too big. */
+static bool attempt(struct quest *q, const struct solver *of, double taken, double spare, double table)
+{
+    struct solver *s = compact_again(of);
+    struct effort limited = q->effort;
+    solver_rule_out(s, spare);
+    if (!solver_prune(s, true)) {
+        q->bound = fmax(q->bound, fmin(q->upper, taken + spare));
+        q->exact = taken + spare >= q->upper;
+        return true;
+    }
+    s = compact_again(s);
+    int *choice = NEW_ARRAY(int, arrlen(s->vars));
+    double cost;
+    limited.table = table;
+    bool whole = run_once(s, &limited, NULL, 0, choice, &cost);
+    q->effort.work = limited.work;
+    q->effort.largest = limited.largest;
+    keep_better(q, s, choice, cost + taken);
+    if (!whole)
+        return false;
+    q->bound = fmax(q->bound, fmin(q->upper, taken + fmin(spare, cost)));
+    q->exact = q->bound >= q->upper;
+    return true;
+}
+
+/* Supposes that the optimum is near the lower bound, drops what then cannot be part of it and solves the rest. A solution
+ * found within the supposed gap is the optimum; else the supposition was wrong and widens. */
+static void close_gap(struct quest *q, const struct solver *pruned)
+{
+    struct solver *s = compact_again(pruned);
+    double least = isinf(q->upper) ? 1e-12 : 1e-4 * (q->upper - q->bound);
+    double taken = solver_bound(s, 60, least), table = q->effort.table;
+    q->bound = fmax(q->bound, fmin(q->upper, taken));
+    if (taken >= q->upper) {
+        q->exact = true;
+        return;
+    }
+    bool small = true;
+    double most = isinf(q->upper) ? 1e3 * taken + 1e6 : q->upper - taken;
+    double first = isinf(q->upper) ? 0.02 * taken + 1e-12 : most / 64;
+    for (double spare = first; small && !q->exact && q->bound < q->upper; spare = fmin(spare * 4, most)) {
+        small = attempt(q, s, taken, spare, table);
+        if (spare >= most)
+            break;
+        most = fmin(most, q->upper - taken);
+    }
+    if (q->exact || q->bound >= q->upper) {
+        q->exact = true;
+        return;
     }
     /* too big at any rate: vary what is fixed around the best solution known */
-    for (unsigned round = 1, idle = 0; idle < 3 && round < 12; round++, idle++) {
-        double cost, before = best->cost;
-        run_once(s, limit, isinf(best->cost) ? NULL : best->choice, round * 77777u, choice, &cost, &best->largest);
-        keep_better(best, choice, cost + base, n);
-        if (best->cost < before)
+    int *choice = NEW_ARRAY(int, arrlen(s->vars));
+    for (unsigned round = 1, idle = 0; idle < 3 && round < 12 && q->effort.work > 0; round++, idle++) {
+        double cost, before = q->cost;
+        run_once(s, &q->effort, known_in(q, s), round * 77777u, choice, &cost);
+        keep_better(q, s, choice, cost + taken);
+        if (q->cost < before)
             idle = 0;
     }
 }
 
-static void link_tables(struct solver *s)
+static struct solution solve(struct solver *s, double limit, double upper)
 {
-    for (int k = 0; k < arrlen(s->tables) && !s->linked; k++)
-        for (int j = 0; j < 2; j++)
-            arrput(s->vars[s->tables[k].vars[j]].tables, k);
-    s->linked = true;
+    int n = (int)arrlen(s->vars);
+    struct solution answer = { .choice = NEW_ARRAY(int, n), .cost = INFINITY, .bound = isinf(upper) ? 0 : upper };
+    struct quest q = { .effort = { .table = limit, .work = 20 * limit }, .upper = upper, .cost = INFINITY,
+                       .choice = answer.choice };
+    solver_link(s);
+    struct mem_mark mark = mem_mark();
+    if (solver_prune(s, true)) {
+        struct solver *c = solver_compact(s);
+        double cost;
+        int *choice = NEW_ARRAY(int, n);
+        struct effort quick = { limit / 200, limit, 0 };
+        q.exact = run_once(c, &quick, NULL, 0, choice, &cost);
+        q.effort.largest = quick.largest;
+        keep_better(&q, c, choice, cost);
+        q.bound = q.exact ? q.upper : 0;
+        if (!q.exact)
+            close_gap(&q, c);
+        answer.exact = q.exact;
+        answer.cost = q.cost;
+        answer.bound = q.bound;
+        answer.feasible = !isinf(q.cost);
+    }
+    answer.largest = q.effort.largest;
+    mem_rewind(mark);
+    return answer;
 }
 
 struct solution solver_run(struct solver *s, double limit)
 {
-    int n = (int)arrlen(s->vars);
-    struct solution best = { .choice = NEW_ARRAY(int, n), .cost = INFINITY };
-
-    link_tables(s);
-    if (!solver_prune(s, true))
-        return best;
-    best.exact = run_once(s, limit / 200, NULL, 0, best.choice, &best.cost, &best.largest);
-    best.bound = best.cost;
-    if (!best.exact)
-        close_gap(s, limit, 0, &best);
-    best.feasible = !isinf(best.cost);
-    return best;
+    return solve(s, limit, INFINITY);
 }
 
 struct solution solver_improve(struct solver *s, double limit, double upper)
 {
-    int n = (int)arrlen(s->vars);
-    struct solution best = { .choice = NEW_ARRAY(int, n), .cost = INFINITY, .bound = upper };
-
-    link_tables(s);
-    if (!solver_prune(s, true))
-        return best;
-    double base = solver_bound(s, 60);
-    if (base > upper)
-        return best;
-    solver_rule_out(s, upper - base);
-    if (!solver_prune(s, true))
-        return best;
-    best.exact = run_once(s, limit / 200, NULL, 0, best.choice, &best.cost, &best.largest);
-    best.cost += base;
-    best.bound = best.cost;
-    if (!best.exact)
-        close_gap(s, limit, base, &best);
-    best.feasible = !isinf(best.cost);
-    return best;
+    return solve(s, limit, upper);
 }
 
 double solver_tighten(struct solver *s, double spare)
 {
     if (!s->linked) {
-        link_tables(s);
-        s->base = solver_prune(s, false) ? solver_bound(s, 60) : INFINITY;
+        solver_link(s);
+        s->base = solver_prune(s, false) ? solver_bound(s, 60, 1e-12) : INFINITY;
     }
     if (!isinf(spare)) {
         solver_rule_out(s, spare);

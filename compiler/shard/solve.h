@@ -1,10 +1,12 @@
-/* Minimises a sum of costs over variables with few values each: unary costs and pairwise tables. INFINITY forbids.
+/* Minimises a sum of costs over variables with few values each: unary costs and tables over two or more variables.
+ * INFINITY forbids.
  *
  * Values that no solution needs are pruned first (arc consistency, then dominance); what is left is solved by variable
  * elimination, always the variable whose neighbours span the smallest table. Elimination is exact. Where that needs big
- * tables, a quick solution and a lower bound first rule out values that cannot be part of a better one. When a table
- * would still pass the limit some variables are fixed at the best solution known and the rest is solved exactly around
- * them, again and again; then `exact` is false and cost - bound is the gap. */
+ * tables, a quick solution and a lower bound first rule out values that cannot be part of a better one. Where tables, or
+ * the work on all of them, would still pass a limit, some variables are fixed at the best solution known and the rest is
+ * solved exactly around them, again and again; then `exact` is false and cost - bound is the gap. Work is counted in table
+ * entries, never in time: the same problem has the same answer everywhere. */
 #ifndef FLOWC_SOLVE_H
 #define FLOWC_SOLVE_H
 #include "../base/mem.h"
@@ -21,6 +23,7 @@ struct solution {
 struct solver *solver_new(void);
 int solver_var(struct solver *s, int n, const double *unary);                      /* n >= 1 values; returns its number */
 void solver_pair(struct solver *s, int a, int b, const double *table);             /* table[x * nb + y]; tables on one pair add */
+void solver_table(struct solver *s, int n, const int *vars, const double *table);  /* row-major over n different variables */
 void solver_add(struct solver *s, int var, const double *unary);                   /* adds to its costs */
 struct solution solver_run(struct solver *s, double table_limit);
 /* Given that something costs `upper` at most: the best not above it. Not feasible, with bound = upper: there is nothing. */

@@ -45,6 +45,7 @@ struct search {
     int n;
     double **cost;               /* by variable and value: with what is decided so far */
     bool *decided;
+    int *value;
     double best;                 /* nothing that costs this much is followed */
     long visited;
 };
@@ -54,9 +55,25 @@ static const struct table *table_at(const struct search *x, int var, int k)
     return &x->s->tables[x->s->vars[var].tables[k]];
 }
 
-static double entry(const struct search *x, const struct table *t, int var, int a, int b)
+/* The only variable of the table that is still open, or -1. */
+static int last_open(const struct search *x, const struct table *t)
 {
-    return t->vars[0] == var ? t->cost[a * x->s->vars[t->vars[1]].n + b] : t->cost[b * x->s->vars[var].n + a];
+    int open = -1;
+    for (int j = 0; j < t->nvar; j++)
+        if (!x->decided[t->vars[j]]) {
+            if (open >= 0)
+                return -1;
+            open = t->vars[j];
+        }
+    return open;
+}
+
+static double entry(const struct search *x, const struct table *t, int open, int y)
+{
+    int at = 0;
+    for (int j = 0; j < t->nvar; j++)
+        at = at * x->s->vars[t->vars[j]].n + (t->vars[j] == open ? y : x->value[t->vars[j]]);
+    return t->cost[at];
 }
 
 static void try_all(struct search *x, double sum)
@@ -91,20 +108,22 @@ static void try_all(struct search *x, double sum)
         if (var->dead[v] || !(bound - least[pick] + here < x->best))
             continue;
         double **saved = NEW_ARRAY(double *, arrlen(var->tables) + 1);
+        x->value[pick] = v;
         for (int k = 0; k < arrlen(var->tables); k++) {
             const struct table *t = table_at(x, pick, k);
-            int other = table_other(t, pick);
-            saved[k] = x->cost[other];
-            if (x->decided[other])
+            int other = last_open(x, t);
+            if (other < 0)
                 continue;
+            saved[k] = x->cost[other];
             double *now = NEW_ARRAY(double, x->s->vars[other].n);
             for (int y = 0; y < x->s->vars[other].n; y++)
-                now[y] = saved[k][y] + entry(x, t, pick, v, y);
+                now[y] = saved[k][y] + entry(x, t, other, y);
             x->cost[other] = now;
         }
         try_all(x, sum + here);
         for (int k = (int)arrlen(var->tables) - 1; k >= 0; k--)
-            x->cost[table_other(table_at(x, pick, k), pick)] = saved[k];
+            if (saved[k])
+                x->cost[last_open(x, table_at(x, pick, k))] = saved[k];
     }
     x->decided[pick] = false;
 }
@@ -123,6 +142,7 @@ static double exhaustive(struct sharding *s, unsigned axes, double cost, long *v
     struct search x = { .s = p.solver, .n = (int)arrlen(p.solver->vars), .best = cost * (1 - 1e-9) - base };
     x.cost = NEW_ARRAY(double *, x.n);
     x.decided = NEW_ARRAY(bool, x.n);
+    x.value = NEW_ARRAY(int, x.n);
     for (int i = 0; i < x.n; i++)
         x.cost[i] = p.solver->vars[i].unary;
     try_all(&x, 0);
