@@ -37,9 +37,12 @@ static double times(const struct problem *p, const struct value *v, enum phase p
 }
 
 /* What the axes outside the problem leave of v, or, optimistically, what any axis may leave of it. */
-static struct layout held_layout(const struct problem *p, const struct value *v)
+static struct layout held_layout(const struct problem *p, const struct value *v, enum phase phase)
 {
     struct layout l = v->lay;
+    for (int a = 0; a < p->s->mesh->naxis && v->keep; a++)       /* what a line of `save` leaves to the backward */
+        if ((phase == PHASE_BACKWARD || phase == PHASE_WEIGHT) && !p->s->mesh->axis[a].time)
+            l.ax[a] = v->keep->ax[a];
     for (int a = 0; a < p->s->mesh->naxis; a++)
         if (p->s->joint >> a & 1 || (p->optimistic && !p->s->mesh->axis[a].time))
             l.ax[a] = (struct sbp){ 0 };
@@ -157,7 +160,7 @@ static struct travel travel(struct sharding *s, const struct value *v, const str
 static double together(const struct problem *p, const struct value *v, enum phase phase, const int *a, const int *c)
 {
     const struct mesh *m = p->s->mesh;
-    struct layout from = held_layout(p, v), to;
+    struct layout from = held_layout(p, v, phase), to;
     bool moves = false, home = phase == value_phase(v);
     for (int k = 0; k < p->nparts; k++)
         from.ax[p->part[k].axis] = code_sbp(a[k]);
@@ -399,7 +402,7 @@ double read_cost(const struct problem *p, const struct part *t, const struct act
     if (need == a || need == c)
         return astray;
     if (conversion_is_free(p, v, a, need) || (c != CODE_NONE && conversion_is_free(p, v, c, need))) {
-        struct layout l = held_layout(p, v);
+        struct layout l = held_layout(p, v, act->phase);
         if (code_is_split(a) && a != need && !is_parameter(v) && split_by_weight(p, t, v->dim[a - CODE_S]))
             astray += gather_price;                  /* zeros around a part: the same as gathering it, but for the work */
         return astray + layout_bytes(v, &l, p->s->mesh) / others(p) * times(p, v, act->phase) / copy_rate;
