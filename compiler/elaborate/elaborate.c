@@ -51,6 +51,12 @@ void output_run(struct frame *f, struct ast *a)
     struct value *v = expr_value(f, what ? what : name);
     struct graph *g = f->e->g;
     struct span span = name->name_span.file ? name->name_span : name->span;
+    if (!strcmp(name->name, "loss") || !strcmp(name->name, "grad_norm")) {
+        struct diag *d = diag_error(E_DUPLICATE, span, "every program has an output called '%s' already", name->name);
+        diag_help(d, !strcmp(name->name, "loss") ? "what the model returns is its loss, measured in evaluation too; "
+                  "give this %s another name" : "give this %s another name", word);
+        return;
+    }
     struct binding *old = scope_output(f, name->name);
     if (old) {
         diag_label(diag_error(E_DUPLICATE, span, "two outputs are called '%s'", name->name), old->span,

@@ -107,6 +107,35 @@ static const struct op *operator_op(const char *name)
     BUG("operator '%s' has no op", name);
 }
 
+/* Is this i32 scalar the index of a repeat, or made of it and of numbers? */
+static bool counts_blocks(const struct value *v)
+{
+    if (v->type != TYPE_I32 || v->ndim)
+        return false;
+    if (!v->def)
+        return v->region && v->region->index == v;
+    bool counts = false;
+    for (int i = 0; i < arrlen(v->def->in); i++) {
+        if (!v->def->in[i] || (v->def->in[i]->def && v->def->in[i]->def->op == &op_constant))
+            continue;
+        if (!counts_blocks(v->def->in[i]))
+            return false;
+        counts = true;
+    }
+    return counts;
+}
+
+/* The index of a repeat is a number, as others are: beside a float, or divided, it is one. */
+static struct value *as_number(struct frame *f, struct value *v, const struct value *other, bool divided)
+{
+    if (!v || !other || !counts_blocks(v) || !(divided || type_is_float(other->type)))
+        return v;
+    struct node *n = emit_node(f, &op_cast, v->span);
+    node_set_int(n, "type", TYPE_F32);
+    node_in(n, v);
+    return emit_finish(f, n) ? n->out[0] : NULL;
+}
+
 static struct item binary(struct frame *f, struct ast *a)
 {
     if (!strcmp(a->name, "@"))
@@ -122,6 +151,9 @@ static struct item binary(struct frame *f, struct ast *a)
         return POISON;
     }
     struct value *x = item_tensor(f, l, ast_kid(a, 0)), *y = item_tensor(f, r, ast_kid(a, 1));
+    bool divided = !strcmp(a->name, "/");
+    x = as_number(f, x, y, divided);
+    y = as_number(f, y, x, divided);
     if (!x || !y)
         return POISON;
     struct node *n = emit_node(f, operator_op(a->name), a->span);

@@ -36,6 +36,10 @@ bool label_path(struct frame *f, struct ast *label, const char **name, const cha
             if (arrlen(f->levels) > i)
                 diag_label(d, f->levels[i].ast->span, "this repeat%s%s", f->levels[i].index ? " has the index " :
                            " has no index: write `repeat .. as i`", f->levels[i].index ? f->levels[i].index : "");
+            if (level > i)
+                diag_help(d, "put `repeat .. as %s` into a layer of its own and call that as `outer[%s]: ..`: "
+                          "then each pair of blocks has its own parameters", span_text(indices[i]->span),
+                          f->levels[0].index ? f->levels[0].index : "i");
             return false;
         }
         struct level *l = &f->levels[i];

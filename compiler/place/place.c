@@ -269,6 +269,20 @@ static void cut_mirrors(struct region *r, struct region *origin)
         }
 }
 
+/* The call with the label h[..] in the source, wherever it stands. */
+static const struct ast *labelled(const struct ast *a, const char *name)
+{
+    const struct ast *label = a && a->kind == AST_LABEL ? a->kids[0] : NULL, *found = NULL;
+    bool indexed = label && label->kind == AST_INDEX;
+    while (label && label->kind == AST_INDEX)
+        label = label->kids[0];
+    if (indexed && label->kind == AST_NAME && !strcmp(label->name, name))
+        return a;
+    for (int i = 0; a && i < ast_count(a) && !found; i++)
+        found = labelled(a->kids[i], name);
+    return found;
+}
+
 static bool find_cut(struct placing *p)
 {
     const char **names = NULL;
@@ -276,8 +290,16 @@ static bool find_cut(struct placing *p)
         return true;
     p->cut = split_find(p->g, p->plan->split, &names);
     if (!p->cut) {
-        struct diag *d = diag_error(E_STAGES, p->plan->split_span, "`split %s` names no repeat", p->plan->split);
+        const struct ast *label = NULL;
+        for (int k = 0; k < arrlen(p->m->programs) && !label; k++)
+            label = labelled(p->m->programs[k], p->plan->split);
+        struct diag *d = diag_error(E_STAGES, p->plan->split_span, label ? "`split %s` names a repeat that is not used" :
+                                    "`split %s` names no repeat", p->plan->split);
         const char *near = suggest(p->plan->split, names), *all = "";
+        if (label) {
+            diag_label(d, label->span, "neither the loss nor an output depends on it, so it is left out");
+            return false;
+        }
         for (int k = 0; k < arrlen(names); k++)
             all = mem_printf("%s%s%s", all, k ? ", " : "", names[k]);
         if (near)

@@ -150,6 +150,8 @@ void shard(struct module *m)
     for (int e = 0; e < ENTRIES && !diag_errors(); e++)
         if (m->graph[e])
             solve_entry(&s, m->graph[e]);
-    if (!diag_errors())
-        settle_dims(&s);
+    if (diag_errors())
+        return;
+    settle_dims(&s);
+    warn_idle_axes(m);
 }

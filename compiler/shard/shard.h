@@ -121,6 +121,7 @@ bool shard_begin(struct sharding *s, struct module *m);           /* lines; fals
 int shard_entry(struct sharding *s, struct graph *g, int *order); /* the axes to solve for, or -1 after diagnostics */
 void settle(struct sharding *s);
 void settle_dims(struct sharding *s);
+void warn_idle_axes(const struct module *m);             /* idle.c */
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
 void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
 void explain_cut(struct sharding *s, int axis, const struct actor *a, int operand, int stored, int wanted);
