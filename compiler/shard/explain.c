@@ -184,15 +184,42 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
               : mem_printf("{%s: B}", s->mesh->axis[axis].name));
 }
 
+/* A line that holds an activation whole over the axis that elsewhere splits its rows: most often a pattern that was meant
+ * for parameters and names what is computed beside them too. */
+static const struct fixed *keeps_whole(const struct sharding *s, int axis, const struct value **which)
+{
+    for (int i = 0; i < arrlen(s->g->values) && i < arrlen(s->fixed); i++) {
+        const struct value *v = s->g->values[i];
+        const struct fixed *f = &s->fixed[v->id];
+        if (!f->line || !(f->axes >> axis & 1) || f->lay.ax[axis].kind != SBP_B || v->lay.ax[s->mesh->mb].kind != SBP_S ||
+            !strchr(f->line->pattern, '*') || (v->def && v->def->op == &op_input))
+            continue;
+        *which = v;
+        return f;
+    }
+    return NULL;
+}
+
 void explain_cut(struct sharding *s, int axis, const struct actor *a, int operand, int stored, int wanted)
 {
     const struct value *v = a->in[operand];
     const char *ax = s->mesh->axis[axis].name;
     struct layout from = with(&v->lay, axis, stored), to = with(&v->lay, axis, wanted);
+    const struct value *whole = NULL;
+    const struct fixed *culprit = keeps_whole(s, axis, &whole);
+    if (culprit && culprit->line == s->blamed)       /* one line, one message */
+        return;
     struct diag *d = begin(s, E_OPEN_MICROBATCH, a, v, mem_printf("%s needs '%s' as %s, but it is %s, and its rows are cut into micro-batches",
                            reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh),
                            layout_type_text(v, &from, s->mesh)));
-    diag_help(d, "keep one split over '%s' from the input on, or use 1 micro-batch", ax);
+    if (!culprit) {
+        diag_help(d, "keep one split over '%s' from the input on, or use 1 micro-batch", ax);
+        return;
+    }
+    s->blamed = culprit->line;
+    if (whole != v)
+        diag_label(d, culprit->span, "this names %s too and keeps it whole over '%s'", name_of(whole), ax);
+    diag_help(d, "name only parameters in `%s`, or give the split over '%s' in that line too", culprit->line->pattern, ax);
 }
 
 void explain_divide(struct sharding *s, struct span at, const char *tensor, const struct dim *dim, unsigned axes,

@@ -47,7 +47,8 @@ void warn_idle_axes(const struct module *m)
         if (axis->name[0] == 'p' && mesh->pipe < 0)
             diag_help(d, "a pipeline is cut by a line: `pipeline over %s { schedule = one_f_one_b; split h }`", axis->name);
         else if (dim)
-            diag_help(d, "split the data over it, `sbp %s = {%s: S(%s)}`, or leave it out", inputs, axis->name, dim->name);
+            diag_help(d, "split the data over it, `sbp %s = {%s: S(%s)%s}`, or leave it out", inputs, axis->name, dim->name,
+                      dim->size % axis->size ? " uneven" : "");
         else
             diag_help(d, "split a parameter over it with an `sbp` line, or leave it out");
     }

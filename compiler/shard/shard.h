@@ -61,6 +61,7 @@ struct sharding {
     /* of the entry being solved */
     struct graph *g;
     struct fixed *fixed;                             /* by value id */
+    const struct plan_line *blamed;                  /* its fault has been told */
     struct { const struct node *key; struct sig *value; } *sigs[MAX_AXIS];   /* signatures by node and axis */
     unsigned joint;                                  /* axes being solved: they do not constrain each other's choices */
     const struct value *freed;                       /* reason.c: no line is about it for now */
