@@ -191,6 +191,24 @@ static struct solution attempt(struct timing *t)
 
 /* ---- errors ---- */
 
+/* A parameter with the dim that micro-batches cut: its gradient comes a piece at a time, but is updated as one. */
+static bool explain_parameter(const struct timing *t, const struct actor *a)
+{
+    const struct module *m = t->s->m;
+    const struct param *p = NULL;
+    for (int i = 0; i < arrlen(m->params) && a->phase != PHASE_FORWARD && m->plan->mb_dim; i++)
+        for (int d = 0; d < m->params[i]->ndim; d++)
+            if (dim_same(m->params[i]->dim[d], m->plan->mb_dim) && !m->params[i]->is_state && !m->params[i]->frozen)
+                p = m->params[i];
+    if (!p)
+        return false;
+    struct diag *d = diag_error(E_OPEN_MICROBATCH, p->span, "parameter '%s' has the dim '%s', which micro-batches cut",
+                                p->path, m->plan->mb_dim->name);
+    diag_label(d, m->plan->mb_span, "a micro-batch holds 1/%lld of it", (long long)m->plan->microbatches);
+    diag_help(d, "give the parameter another dim of this size, without the batch, or use 1 micro-batch (`microbatches 1`)");
+    return true;
+}
+
 static void explain_open(struct timing *t, const struct actor *a, int operand, int at)
 {
     const struct value *v = a->in[operand];
@@ -214,6 +232,7 @@ static void explain_open(struct timing *t, const struct actor *a, int operand, i
 static void blame(struct timing *t)
 {
     int shown = 0;
+    struct span last = {0};
     t->soft = true;
     struct solution answer = attempt(t);
     for (int i = 0; answer.feasible && i < arrlen(t->actors) && shown < 2; i++) {
@@ -223,10 +242,14 @@ static void blame(struct timing *t)
                 continue;
             const struct time_value *x = &t->values[a->in[k]->id];
             int at = x->codes[answer.choice[x->var]], need = a->choices[answer.choice[a->var]].in[k];
-            if (read_price(t, a->in[k], at, need) >= broken_price) {
+            if (read_price(t, a->in[k], at, need) < broken_price)
+                continue;
+            if (!shown && explain_parameter(t, a))
+                return;
+            if (!shown || last.file != a->node->span.file || last.begin != a->node->span.begin || !last.file)
                 explain_open(t, a, k, at);
-                shown++;
-            }
+            last = a->node->span;
+            shown++;
         }
     }
     if (!shown)

@@ -3,6 +3,7 @@
  *     # plans: a b c               every line below holds for each of these plans (without it: for the first plan)
  *     # vary: NAME = 1 2 3         .. and for each value; several lines multiply
  *     # expect: equal              compiles, and all ranks compute what one rank does
+ *     # expect: ignored            .. also where every label is one to ignore: then the loss is 0
  *     # expect: loss 2.302585      .. and this is the loss of the first step on one rank, with zeros for the inputs
  *     # expect: reject E0501 'text' 'text'     refused with this code, and the messages hold these texts
  *     # expect: warn W0603 'text'
@@ -198,6 +199,10 @@ static void try(struct trial *t)
             check_texts(t, line, said);
         } else if (!rejected && !strncmp(line, "equal", 5)) {
             check_equal(t, m);
+        } else if (!rejected && !strncmp(line, "ignored", 7)) {
+            compare_all_ignored = true;
+            check_equal(t, m);
+            compare_all_ignored = false;
         } else if (!rejected && !strncmp(line, "loss ", 5)) {
             check_loss(t, m, atof(line + 5));
         } else if (!rejected && !strncmp(line, "comm ", 5)) {

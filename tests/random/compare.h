@@ -7,4 +7,5 @@
 /* Loss, norm, metrics, weights and states of every rank. Differences go to stderr; returns how many there were.
  * huge_numbers: what was compared was beyond all bounds, and equal says little. */
 int compare_program(struct module *m, bool *huge_numbers);
+extern bool compare_all_ignored;         /* inputs with an ignore value hold nothing else */
 #endif
