@@ -1,4 +1,5 @@
-/* --explain-error: a page for every code. The pages stand in explain.def, the titles in diag.def. */
+/* --explain-error: a page for every code. The pages stand in explain.def, what makes their examples right
+ * in mended.def, the titles in diag.def. */
 #include "diag.h"
 #include <string.h>
 
@@ -12,6 +13,23 @@ static const struct { const char *text, *example; } pages[DIAG_CODES] = {
 #include "explain.def"
 #undef PAGE
 };
+static const struct { const char *old, *new; } mended[DIAG_CODES] = {
+#define MENDED(code, old, new) [code] = {old, new},
+#include "mended.def"
+#undef MENDED
+};
+
+static void put_mended(FILE *to, const char *example, const char *old, const char *new)
+{
+    const char *at = strstr(example, old), *begin = at;
+    if (!at)
+        return;
+    while (begin > example && begin[-1] != '\n')
+        begin--;
+    int after = (int)strcspn(at + strlen(old), "\n");
+    fprintf(to, "\nMended:\n\n  - %.*s\n", (int)(at - begin + (long)strlen(old)) + after, begin);
+    fprintf(to, "  + %.*s%s%.*s\n", (int)(at - begin), begin, new, after, at + strlen(old));
+}
 
 int diag_explain(FILE *to, const char *code)
 {
@@ -28,6 +46,8 @@ int diag_explain(FILE *to, const char *code)
             fprintf(to, "    %.*s\n", n, line);
             line += n + (line[n] == '\n');
         }
+        if (mended[i].old)
+            put_mended(to, pages[i].example, mended[i].old, mended[i].new);
         return 0;
     }
     return 1;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# explain.sh FLOWC diag.def: every code has a page, and the program on the page gets that very diagnostic.
-flowc=$1
+# explain.sh FLOWC diag.def MESSAGES: every code has a page, the program on the page gets that very diagnostic and mended
+# as the page says compiles without it; and every code has a golden in MESSAGES.
+flowc=$1 goldens=$3
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -21,6 +22,16 @@ for code in $codes; do
         echo "$code: its example does not get it"
         bad=1
     fi
+    grep -q '^  + ' page || { echo "$code: the page does not say what would be right (mended.def)"; bad=1; continue; }
+    awk 'NR == FNR { if (sub(/^  - /, "")) old = $0; else if (sub(/^  \+ /, "")) new = $0; next }
+         $0 == old { $0 = new; used = 1 } { print } END { exit !used }' page example.flow >mended.flow ||
+        { echo "$code: what is mended is not in the example"; bad=1; }
+    if ! "$flowc" mended.flow --check --target cpu 2>messages || grep -q "\[$code\]" messages; then
+        cat mended.flow messages
+        echo "$code: its example is not mended"
+        bad=1
+    fi
+    [ "$code" = E0605 ] || grep -q "\[$code\]" "$goldens"/*.expected || { echo "$code has no golden"; bad=1; }
 done
 [ "$without" = " E0206 E0605" ] || { echo "pages without an example:$without"; bad=1; }
 exit $bad
