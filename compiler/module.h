@@ -112,6 +112,7 @@ bool value_matches(const struct value *v, const char *pattern, int64_t *low, int
 /* ---- entries ---- */
 
 enum lr_kind { LR_CONSTANT, LR_COSINE, LR_LINEAR };
+struct op;
 struct data_binding {            /* tokens, targets = next_token("f", u16) */
     const char *inputs[2];       /* names of model inputs, in order */
     int ninput;
@@ -129,7 +130,7 @@ struct train_spec {
     struct span span;
     struct data_binding *data;   /* stb_ds array */
     int64_t steps;
-    const char *optimizer;       /* "adamw" or "sgd" */
+    const struct op *optimizer;  /* ops/optimizer.c; NULL: none is given */
     enum lr_kind lr_kind;
     double lr_peak, lr_floor;
     int64_t lr_warmup;

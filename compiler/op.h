@@ -15,6 +15,8 @@
 #define FLOWC_OP_H
 #include "graph.h"
 
+enum { MAX_STATE = 3, MAX_SETTING = 4 };      /* of an optimizer */
+
 enum op_flag {
     OP_ELEMENTWISE = 1 << 0,     /* one output, trailing broadcast; has expr; may be fused */
     OP_VIEW        = 1 << 1,     /* output may alias input 0 (slice, transpose, reshape, unstack, detach) */
@@ -40,8 +42,8 @@ struct sig {
 };
 
 /* Float64 reference: local tensors of one rank, row-major. Where an op has OP_STACKED, the operands' tensors have the
- * blocks of the repeats around them as leading dims. An op that writes in place (adamw) writes through in[k].data: the
- * tensor of a param node is its storage. */
+ * blocks of the repeats around them as leading dims. Op `store` writes through in[0].data: the tensor of a param
+ * node is its storage. */
 struct tensor {
     int ndim;
     int64_t n[MAX_DIM];          /* local extents */
@@ -70,6 +72,16 @@ struct grad {
 };
 
 struct train_spec;
+/* What makes an op an optimizer (ops/optimizer.c). */
+struct optimizer_setting { const char *name; size_t at; double most; };    /* in the language; a double of train_spec, below most */
+struct optimizer {
+    const char *state[MAX_STATE + 1];                    /* stored beside w under "w#NAME"; NULL at the end */
+    bool (*has_states)(const struct train_spec *t);      /* NULL: always */
+    struct optimizer_setting setting[MAX_SETTING + 1];             /* besides lr and decay; name NULL at the end */
+};
+const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */
+const char *optimizer_names(const char *last);           /* all, `last` before the last one: " and " */
+double *setting_of(struct train_spec *t, const struct optimizer_setting *s);
 double train_lr(const struct train_spec *t, int64_t step);       /* learning rate of a step counted from 0; ops/optimizer.c */
 
 struct op {
@@ -94,6 +106,7 @@ struct op {
     void (*grad)(struct grad *c);                                /* NULL: no gradient passes (i32 results, detach) */
     double (*flops)(const struct node *n);                       /* logical; NULL: 0 */
     void (*ref)(struct reference *r);
+    const struct optimizer *optimizer;   /* NULL: it is none */
     const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */
 };
 

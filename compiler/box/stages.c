@@ -151,9 +151,13 @@ static void clone_cut(struct boxer *b, struct node *n, const int64_t *cut)
     }
 }
 
-static bool updates_parameter(const struct node *n)
+/* Does the update of a parameter run here? Its optimizer where the parameter is, a store where what it stores is made. */
+static bool updates_here(const struct boxer *b, const struct node *n, int stage)
 {
-    return (n->op->flags & OP_EFFECT) && arrlen(n->in) && n->in[0] && n->in[0]->def && n->in[0]->def->op == &op_param;
+    if (n->op == &op_store)
+        return b->prime[(int64_t)stage * arrlen(b->g->values) + n->in[1]->id];
+    const struct param *param = node_ptr(n->in[0]->def, "param");
+    return b->param_on[param->index * b->p->nstage + stage];
 }
 
 void boxer_clone_root(struct boxer *b, struct node *n)
@@ -172,11 +176,10 @@ void boxer_clone_root(struct boxer *b, struct node *n)
     } else if (b->replicated[n->id]) {
         for (int s = 0; s < stages; s++)
             boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
-    } else if (updates_parameter(n)) {
-        const struct param *param = node_ptr(n->in[0]->def, "param");
+    } else if ((n->op->optimizer || n->op == &op_store) && n->in[0]->def && n->in[0]->def->op == &op_param) {
         bool any = false;
         for (int s = 0; s < stages; s++)
-            if (b->param_on[param->index * stages + s]) {
+            if (updates_here(b, n, s)) {
                 boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
                 any = true;
             }

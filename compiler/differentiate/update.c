@@ -49,27 +49,35 @@ static struct value *state(struct builder *b, struct region *at, const struct tr
     return n->out[0];
 }
 
+static void store(struct builder *b, struct region *at, const struct trained *t, struct value *param, struct value *v)
+{
+    v->path = mem_printf("%s#new", param->path);
+    struct node *n = make(b, at, &op_store, t);
+    node_in(n, param);
+    node_in(n, v);
+    node_finish(b->d->g, n);
+}
+
 static void apply(struct builder *b, struct region *at, struct trained *t)
 {
     struct train_spec *spec = &b->d->g->module->train;
-    bool sgd = spec->optimizer && !strcmp(spec->optimizer, "sgd");
-    struct value *states[2] = {NULL, NULL};
-    if (!sgd) {
-        states[0] = state(b, at, t, "#m");
-        states[1] = state(b, at, t, "#v");
-    } else if (spec->momentum != 0) {
-        states[0] = state(b, at, t, "#m");
-    }
-    struct node *n = make(b, at, sgd ? &op_sgd : &op_adamw, t);
+    const struct optimizer *o = spec->optimizer->optimizer;
+    bool has = !o->has_states || o->has_states(spec);
+    struct value *states[MAX_STATE] = {NULL};
+    for (int k = 0; o->state[k] && has; k++)
+        states[k] = state(b, at, t, mem_printf("#%s", o->state[k]));
+    struct node *n = make(b, at, spec->optimizer, t);
     node_in(n, t->value);
     node_in(n, t->grad);
-    node_in(n, states[0]);
-    if (!sgd)
-        node_in(n, states[1]);
+    for (int k = 0; o->state[k]; k++)
+        node_in(n, states[k]);
     node_in(n, b->scale);
     node_set_ptr(n, "param", t->param);
     node_set_ptr(n, "train", spec);
     node_finish(b->d->g, n);
+    store(b, at, t, t->value, n->out[0]);
+    for (int k = 0; o->state[k] && has; k++)
+        store(b, at, t, states[k], n->out[1 + k]);
 }
 
 static bool has_trained(struct differentiation *d, const struct region *r)

@@ -1,6 +1,6 @@
 /* The head of the logical dump: what is stored, and how it is trained. The graphs follow. */
 #include "elaborate.h"
-#include <string.h>
+#include "../op.h"
 
 static const char *init_text(const struct param *p)
 {
@@ -50,19 +50,18 @@ static void dump_data(FILE *to, const struct data_binding *data)
     }
 }
 
-static void dump_train(FILE *to, const struct train_spec *t)
+static void dump_train(FILE *to, struct train_spec *t)
 {
     static const char *const lr[] = {"constant", "cosine", "linear"};
     fputs("train {\n", to);
     dump_data(to, t->data);
     fprintf(to, "  steps %lld\n  seed %llu\n", (long long)t->steps, (unsigned long long)t->seed);
     if (t->optimizer) {
-        fprintf(to, "  optimizer %s lr %s(%.9g, warmup %lld, floor %.9g)", t->optimizer, lr[t->lr_kind], t->lr_peak,
-                (long long)t->lr_warmup, t->lr_floor);
-        if (!strcmp(t->optimizer, "adamw"))
-            fprintf(to, " beta1 %.9g beta2 %.9g eps %.9g\n", t->beta1, t->beta2, t->eps);
-        else
-            fprintf(to, " momentum %.9g\n", t->momentum);
+        fprintf(to, "  optimizer %s lr %s(%.9g, warmup %lld, floor %.9g)", t->optimizer->name, lr[t->lr_kind],
+                t->lr_peak, (long long)t->lr_warmup, t->lr_floor);
+        for (const struct optimizer_setting *k = t->optimizer->optimizer->setting; k->name; k++)
+            fprintf(to, " %s %.9g", k->name, *setting_of(t, k));
+        fputc('\n', to);
     }
     if (t->clip > 0)
         fprintf(to, "  clip_norm %.9g\n", t->clip);

@@ -1,5 +1,6 @@
 /* The blocks train, evaluate and sample: settings into specs. Values are const expressions. */
 #include "elaborate.h"
+#include "../op.h"
 #include <string.h>
 
 bool settings_word(struct ast *s, const char *block, const char *const *words)
@@ -127,36 +128,44 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
 
 static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
 {
-    static const char *const adamw[] = {"lr", "beta1", "beta2", "eps", "decay", NULL};
-    static const char *const sgd[] = {"lr", "momentum", "decay", NULL};
+    static const char *const common[] = {"lr", "decay", NULL};
     struct ast *name = ast_kid(a, 0);
-    t->optimizer = name->name;
-    bool adam = !strcmp(name->name, "adamw");
-    if (!adam && strcmp(name->name, "sgd")) {
+    t->optimizer = optimizer_find(name->name);
+    if (!t->optimizer) {
         diag_help(diag_error(E_UNKNOWN_NAME, name->span, "no optimizer is called '%s'", name->name),
-                  "the optimizers are adamw and sgd");
+                  "the optimizers are %s", optimizer_names(" and "));
         return;
     }
+    const struct optimizer_setting *settings = t->optimizer->optimizer->setting;
+    const char **words = NULL;
+    arrput(words, common[0]);
+    for (int k = 0; settings[k].name; k++)
+        arrput(words, settings[k].name);
+    arrput(words, common[1]);
+    arrput(words, NULL);
     settings_once(a);
     bool lr = false;
     for (int i = 1; i < ast_count(a); i++) {
         struct ast *s = a->kids[i];
-        if (!settings_word(s, name->name, adam ? adamw : sgd))
+        if (!settings_word(s, name->name, words))
             continue;
         lr |= is(s, "lr");
         if (is(s, "lr"))
             learning_rate(f, s, t);
         else if (is(s, "decay"))
             const_eval(f, ast_kid(s, 0), &t->decay);
-        else
-            set_num(f, s, 0, s->name, is(s, "beta1") ? &t->beta1 : is(s, "beta2") ? &t->beta2 : is(s, "eps") ? &t->eps :
-                    &t->momentum);
+        for (int k = 0; settings[k].name; k++)
+            if (is(s, settings[k].name))
+                set_num(f, s, 0, s->name, setting_of(t, &settings[k]));
     }
     if (!lr)
         diag_help(diag_error(E_BLOCK_LINE, a->span, "the optimizer lacks its learning rate"),
                   "add lr = cosine(peak = .., warmup = .., floor = ..) or lr = 1e-3");
-    if (adam && (t->beta1 >= 1 || t->beta2 >= 1))
-        diag_error(E_BLOCK_LINE, a->span, "beta1 and beta2 are less than 1");
+    for (int k = 0; settings[k].name; k++)
+        if (*setting_of(t, &settings[k]) >= settings[k].most) {
+            diag_error(E_BLOCK_LINE, a->span, "%s is less than %s", settings[k].name, const_text(settings[k].most));
+            return;
+        }
 }
 
 static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
@@ -166,7 +175,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
                              .eps = 1e-8,
                              .seed = 1};
     int64_t seed = 1;
-    bool steps = false;
+    bool steps = false, optimized = false;
     settings_once(block);
     for (int i = 0; i < ast_count(block); i++) {
         struct ast *s = block->kids[i];
@@ -174,6 +183,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
             data_read(f, s, &t->data);
         } else if (s->kind == AST_BLOCK) {
             optimizer(f, s, t);
+            optimized = true;
         } else if (settings_word(s, "train", words)) {
             steps |= is(s, "steps");
             if (is(s, "steps"))
@@ -188,7 +198,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
     if (!steps)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"),
                   "add a line such as `steps 1000`");
-    if (!t->optimizer)
+    if (!optimized)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train has no optimizer"),
                   "add `optimizer adamw { lr = 1e-3 }`");
 }

@@ -146,16 +146,16 @@ static const char *attention(const struct call *c)
     return mem_printf("%s)", s);
 }
 
-static const char *numbers(const struct call *c, bool adam)
+static const char *settings(const struct call *c)
 {
-    const struct train_spec *t = node_ptr(c->n, "train");
+    struct train_spec *t = node_ptr(c->n, "train");
     const struct param *p = node_ptr(c->n, "param");
-    if (!t || !p)
+    if (!t || !p || !c->n->op->optimizer)
         BUG("%s without its train block or parameter", c->n->op->name);
-    if (adam)
-        return mem_printf("%s, %s, %s, %s", number_text(t->beta1), number_text(t->beta2), number_text(t->eps),
-                          number_text(p->decay));
-    return mem_printf("%s, %s", number_text(t->momentum), number_text(p->decay));
+    const char *s = "";
+    for (const struct optimizer_setting *k = c->n->op->optimizer->setting; k->name; k++)
+        s = mem_printf("%s%s, ", s, number_text(*setting_of(t, k)));
+    return mem_printf("%s%s", s, number_text(p->decay));
 }
 
 static const char *word(struct call *c, const char *w)
@@ -210,8 +210,8 @@ static const char *word(struct call *c, const char *w)
         return "&run->step";
     if (!strcmp(w, "mb"))
         return "mb";
-    if (!strcmp(w, "adamw") || !strcmp(w, "sgd"))
-        return numbers(c, !strcmp(w, "adamw"));
+    if (!strcmp(w, "settings"))
+        return settings(c);
     BUG("%s: a call format has the unknown word '%s'", n->op->name, w);
 }
 

@@ -11,7 +11,7 @@
  *     %ignore             "true, -100" or "false, 0"            %skip        the ignored class, or one that is none
  *     %attention          &(struct fl_attention){..}            %place(o0)   &(struct fl_place){..}
  *     %key %block         hash and block of a random op         %step        the scalars of the step
- *     %adamw %sgd         the numbers of the update             %mb          the running micro-batch
+ *     %settings           those of the optimizer, decay             %mb          the running micro-batch
  *
  * A dim is a number, negative from the end, or the name of an int attribute, which may be followed by +1. */
 #ifndef FLOWC_EMIT_CALL_H

@@ -96,7 +96,9 @@ static void emit_node(struct emitter *e, const struct node *n)
     else if (n->op == &op_constant) {
         if (in_memory(n->out[0]))
             line(e, n, "fl_fill(%s, %s, 1);", tensor_name(e, n->out[0]), number_text(node_num(n, "value", 0)));
-    } else if (n->op == &op_norm_partials)
+    } else if (n->op == &op_store && n->in[0]->buffer == n->in[1]->buffer)
+        return;                                            /* it is made in its place */
+    else if (n->op == &op_norm_partials)
         partials(e, n);
     else if (n->op == &op_einsum)
         emit_einsum(e, n);
@@ -113,7 +115,7 @@ static void emit_region(struct emitter *e, struct region *r)
     const char *path = NULL;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
-        if (n->path && n->path != path && n->op != &op_param && n->op != &op_constant) {
+        if (n->path && n->path != path && n->op != &op_param && n->op != &op_constant && n->op != &op_store) {
             path = n->path;
             if (*path)
                 plain(e, "/* %s */", c_comment(path));

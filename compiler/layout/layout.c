@@ -258,6 +258,12 @@ static enum memory_class class_of(const struct node *n)
     return n->op->flags & OP_BOXING ? MEM_COMM : MEM_LOCAL;
 }
 
+/* An optimizer works in place: result 0 lies where the parameter does, the others where its states do. */
+static void place_updated(struct work *w, struct node *n, int k)
+{
+    share(n->out[k], n->in[k ? k + 1 : 0]);
+}
+
 /* A number that only element-wise kernels read stands in their text and needs no memory. */
 static bool written_out(const struct work *w, const struct value *v)
 {
@@ -294,6 +300,8 @@ static void place_node(struct work *w, struct node *n)
             continue;
         if (n->op == &op_param) {
             place_param(w, v);
+        } else if (n->op->optimizer) {
+            place_updated(w, n, k);
         } else if (n->op == &op_constant) {
             v->stacked = false;
             if (written_out(w, v))

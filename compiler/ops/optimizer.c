@@ -1,8 +1,14 @@
-/* The update: the squared sum of a gradient, the global norm, the clipping factor and the optimizers. adamw and sgd
- * write the parameter and its states in place. A part of a parameter can be updated alone, so every dim is free; a gradient
- * that is still a sum of parts must be reduced first, so nothing here is linear but the list of squares. */
+/* The update: the squared sum of a gradient, the global norm, the clipping factor, the optimizers, and `store`, which
+ * puts what they make in the place of a parameter. A part of a parameter can be updated alone, so every dim is free; a
+ * gradient that is still a sum of parts must be reduced first.
+ *
+ * An optimizer is an op with a `struct optimizer`: its states, and its settings in the language. It reads (w, g, states..,
+ * scale?) and gives (w, states..). Its kernel works in place: layout lets result 0 lie where operand 0 does, and result
+ * 1 + k where state k does. */
 #include "../../runtime/fl_lr.h"
 #include "nn.h"
+#include <stddef.h>
+#include <string.h>
 
 static bool shape_scalar(struct graph *g, struct node *n)
 {
@@ -116,8 +122,16 @@ double train_lr(const struct train_spec *t, int64_t step)
     return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->steps, step);
 }
 
-static bool shape_none(struct graph *g, struct node *n)
+/* Results are like the parameter and those states that are there. */
+static bool shape_update(struct graph *g, struct node *n)
 {
+    int states = 0;
+    while (n->op->optimizer->state[states])
+        states++;
+    node_out(g, n, n->in[0]->type, n->in[0]->ndim, n->in[0]->dim);
+    for (int k = 2; k < 2 + states; k++)
+        if (n->in[k])
+            node_out(g, n, n->in[k]->type, n->in[k]->ndim, n->in[k]->dim);
     return true;
 }
 
@@ -131,49 +145,118 @@ static void ref_adamw(struct reference *r)
 {
     const struct train_spec *t = node_ptr(r->node, "train");
     const struct param *p = node_ptr(r->node, "param");
-    double *w = r->in[0].data, *g = r->in[1].data, *m = r->in[2].data, *v = r->in[3].data, scale = clipped(r, 4);
+    const double *w = r->in[0].data, *g = r->in[1].data, *m = r->in[2].data, *v = r->in[3].data, scale = clipped(r, 4);
+    double *w1 = r->out[0].data, *m1 = r->out[1].data, *v1 = r->out[2].data;
     double lr = train_lr(t, r->step), k = (double)(r->step + 1);
     double c1 = 1 - pow(t->beta1, k), c2 = 1 - pow(t->beta2, k);
     for (int64_t i = 0; i < tensor_count(&r->in[0]); i++) {
         double d = g[i] * scale;
-        m[i] = t->beta1 * m[i] + (1 - t->beta1) * d;
-        v[i] = t->beta2 * v[i] + (1 - t->beta2) * d * d;
-        w[i] = w[i] * (1 - lr * p->decay) - lr / c1 * m[i] / (sqrt(v[i]) / sqrt(c2) + t->eps);
+        m1[i] = t->beta1 * m[i] + (1 - t->beta1) * d;
+        v1[i] = t->beta2 * v[i] + (1 - t->beta2) * d * d;
+        w1[i] = w[i] * (1 - lr * p->decay) - lr / c1 * m1[i] / (sqrt(v1[i]) / sqrt(c2) + t->eps);
     }
 }
 
+#define SETTING(field, most) {#field, offsetof(struct train_spec, field), most}
+
+static const struct optimizer adamw = {
+    .state = {"m", "v"},
+    .setting = {SETTING(beta1, 1), SETTING(beta2, 1), SETTING(eps, INFINITY)},
+};
+
 const struct op op_adamw = {
     .name = "adamw",
-    .doc = "w, m, v updated in place from g * scale",
+    .doc = "w, g, m, v -> the next w, m, v, from g * scale",
     .args = "w, g, m, v, scale?",
-    .rule = "b.., b.., b.., b.., - ->",
-    .flags = OP_INTERNAL | OP_EFFECT,
-    .shape = shape_none,
+    .rule = "b.., b.., b.., b.., - -> b.., b.., b..",
+    .flags = OP_INTERNAL,
+    .shape = shape_update,
     .ref = ref_adamw,
-    .call = "fl_adamw(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %adamw)",
+    .call = "fl_adamw(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %settings)",
+    .optimizer = &adamw,
 };
 
 static void ref_sgd(struct reference *r)
 {
     const struct train_spec *t = node_ptr(r->node, "train");
     const struct param *p = node_ptr(r->node, "param");
-    double *w = r->in[0].data, *g = r->in[1].data, scale = clipped(r, 3), lr = train_lr(t, r->step);
-    double *m = arrlen(r->node->in) > 2 && r->node->in[2] ? r->in[2].data : NULL;
+    const double *w = r->in[0].data, *g = r->in[1].data, scale = clipped(r, 3), lr = train_lr(t, r->step);
+    bool momentum = arrlen(r->node->out) > 1;
     for (int64_t i = 0; i < tensor_count(&r->in[0]); i++) {
         double d = g[i] * scale + p->decay * w[i];
-        if (m)
-            d = m[i] = t->momentum * m[i] + d;
-        w[i] -= lr * d;
+        if (momentum)
+            d = r->out[1].data[i] = t->momentum * r->in[2].data[i] + d;
+        r->out[0].data[i] = w[i] - lr * d;
     }
 }
 
+static const char *rule_sgd(const struct node *n)
+{
+    return arrlen(n->in) > 2 && n->in[2] ? "b.., b.., b.., - -> b.., b.." : "b.., b.., b.., - -> b..";
+}
+
+static bool uses_momentum(const struct train_spec *t)
+{
+    return t->momentum != 0;
+}
+
+static const struct optimizer sgd = {
+    .state = {"m"}, .has_states = uses_momentum, .setting = {SETTING(momentum, INFINITY)},
+};
+
 const struct op op_sgd = {
     .name = "sgd",
-    .doc = "w, momentum updated in place from g * scale",
+    .doc = "w, g, momentum -> the next w, momentum, from g * scale",
     .args = "w, g, m?, scale?",
-    .rule = "b.., b.., b.., - ->",
+    .rule_of = rule_sgd,
+    .factors = "all",
+    .flags = OP_INTERNAL,
+    .shape = shape_update,
+    .ref = ref_sgd,
+    .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %settings)",
+    .optimizer = &sgd,
+};
+
+static const struct op *const optimizers[] = {&op_adamw, &op_sgd, NULL};
+
+const struct op *optimizer_find(const char *name)
+{
+    for (int i = 0; optimizers[i]; i++)
+        if (!strcmp(optimizers[i]->name, name))
+            return optimizers[i];
+    return NULL;
+}
+
+const char *optimizer_names(const char *last)
+{
+    const char *s = "";
+    for (int i = 0; optimizers[i]; i++)
+        s = mem_printf("%s%s%s", s, !i ? "" : optimizers[i + 1] ? ", " : last, optimizers[i]->name);
+    return s;
+}
+
+double *setting_of(struct train_spec *t, const struct optimizer_setting *s)
+{
+    return (double *)((char *)t + s->at);
+}
+
+static bool shape_none(struct graph *g, struct node *n)
+{
+    return true;
+}
+
+static void ref_store(struct reference *r)
+{
+    memcpy(r->in[0].data, r->in[1].data, sizeof(double) * (size_t)tensor_count(&r->in[0]));
+}
+
+const struct op op_store = {
+    .name = "store",
+    .doc = "param, x: x is what the parameter holds from now on",
+    .args = "param, x",
+    .rule = "b.., b.. ->",
     .flags = OP_INTERNAL | OP_EFFECT,
     .shape = shape_none,
-    .ref = ref_sgd,
-    .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %sgd)",
+    .ref = ref_store,
+    .call = "fl_copy(%i0, %i1, %count(i0), 4)",
 };

@@ -133,7 +133,7 @@ void node_padding(const struct node *n, const dims_padding *in, dims_padding *ou
     for (int k = 0; k < arrlen(n->out); k++)
         for (int d = 0; d < n->out[k]->ndim; d++) {
             out[k][d] = PADDING_ZERO;
-            if (!padded(n->out[k], d))
+            if (!padded(n->out[k], d) || n->op->optimizer)   /* of zeros, as node_must_clear asks, comes zero */
                 continue;
             if (!pointwise && !r)
                 r = rule_of_node(n);
@@ -182,7 +182,7 @@ unsigned node_must_clear(const struct node *n, const dims_padding *in)
     unsigned clear = 0;
     if (n->op->flags & (OP_SKIPS_PADDING | OP_BOXING) || n->body)
         return 0;
-    if (n->op->flags & OP_EFFECT)                        /* updates: a parameter keeps its zeros */
+    if (n->op->optimizer || n->op == &op_store)          /* a parameter keeps its zeros */
         for (int k = 0; k < arrlen(n->in); k++)
             for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)
                 clear |= in[k][d] != PADDING_ZERO ? 1u << k : 0;

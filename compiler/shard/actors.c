@@ -94,7 +94,8 @@ bool layout_even(const struct sharding *s, const struct value *v, const struct l
 
 bool writes_in_place(const struct node *n, int operand)
 {
-    return n->op->flags & OP_EFFECT && arrlen(n->in) > 1 && n->in[operand]->def && n->in[operand]->def->op == &op_param;
+    return (n->op->optimizer || (n->op == &op_store && operand == 0)) && n->in[operand]->def &&
+           n->in[operand]->def->op == &op_param;
 }
 
 static void offer(struct sharding *s, struct actor *a, int axis, const struct sig *sig)

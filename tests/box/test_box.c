@@ -73,7 +73,7 @@ static struct node *make(struct region *at, const struct op *op, enum phase phas
 
 static struct node *sink(struct value *v, enum phase phase, int stage, struct layout need)
 {
-    struct node *n = make(graph->root, &op_sgd, phase, stage, "out", need, 1, v);    /* any effect */
+    struct node *n = make(graph->root, &op_store, phase, stage, "out", need, 1, v);      /* any effect */
     n->need[0] = need;
     return n;
 }
@@ -190,6 +190,7 @@ static void pipeline(int stages, int microbatches)
     struct value *dw = make(graph->root, &op_add, PHASE_BACKWARD, 0, "dw", grad, 2, dw_y, dw_e)->out[0];
     struct node *sgd = make(graph->root, &op_sgd, PHASE_UPDATE, 0, "sgd", full, 2, w->out[0], dw);
     sgd->need[1] = full;
+    make(graph->root, &op_store, PHASE_UPDATE, 0, "store", full, 2, w->out[0], sgd->out[0]);
     box(module);
     schedule(module);
 }
@@ -213,7 +214,7 @@ static void stages_are_linked(void **state)
         int edge = s == 0 || s == 3;             /* the weight is on the first and the last stage */
         assert_int_equal(count(s, PHASE_BACKWARD, &op_box_accumulate), edge);
         assert_int_equal(count(s, PHASE_UPDATE, &op_box_stage_reduce), edge);
-        assert_int_equal(count(s, PHASE_UPDATE, &op_sgd), edge);
+        assert_int_equal(count(s, PHASE_UPDATE, &op_store), edge);
     }
 }
 

@@ -73,7 +73,7 @@ static int check_param(struct module *m, struct param *p, struct weights *w, con
     if (!moment)
         return 0;
     int64_t count = weights_count(p), step = count / 8 + 1;
-    double share = strcmp(m->train.optimizer, "sgd") ? 1 - m->train.beta1 : 1;
+    double share = m->train.optimizer == &op_adamw ? 1 - m->train.beta1 : 1;
     int bad = 0;
     for (int64_t i = step / 2; i < count; i += step) {
         double *x = &weights_get(w, p)[i], kept = *x, h = 1e-5;

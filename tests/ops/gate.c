@@ -503,6 +503,12 @@ static bool own_claim(struct gate *g, const struct claim *c)
     return holds;
 }
 
+/* An update takes complete gradients, even where one on shares would happen to be linear. */
+static bool updates(const struct gate *g)
+{
+    return g->effect || g->instance->op->optimizer;
+}
+
 int gate_compare(struct gate *g)
 {
     int index[MAX_AXES] = {0};
@@ -518,7 +524,7 @@ int gate_compare(struct gate *g)
             continue;
         for (int i = 0; i < arrlen(g->holds) && !found; i++)
             found = same_combination(g, c.in, c.out, &g->holds[i]) ? &g->holds[i] : NULL;
-        if (g->effect && has_partial(g, c.in))
+        if (updates(g) && has_partial(g, c.in))
             fail(g, "declared, but an update takes no P", c.in, c.out);
         else if (!found && !(c.coords && own_claim(g, &c)))
             fail(g, "declared, but wrong", c.in, c.out);
@@ -530,7 +536,7 @@ int gate_compare(struct gate *g)
         bool all = true;
         for (int x = 0; x < g->grid.naxis; x++)
             all &= gate_covered(g, v->in, v->out, x);
-        if (!v->bare || v->implied || all || (g->effect && has_partial(g, v->in)))
+        if (!v->bare || v->implied || all || (updates(g) && has_partial(g, v->in)))
             continue;
         if (gate_exact)
             fail(g, "holds, but is not declared", v->in, v->out);

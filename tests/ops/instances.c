@@ -338,8 +338,9 @@ const struct instance instances[] = {
     {&op_ce_grad, "f MN, i M, f M, p M, f M"}, {&op_ce_grad, "f MV, i M, f M, p M, f M", smooth},
     {&op_dropout, "f MN", drop},
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
-    {&op_adamw, "f MN, f MN, f MN, p MN, p", update, .writes = "acd"}, {&op_adamw, "f N, f N, f N, p N, -", update, .writes = "acd"},
-    {&op_sgd, "f MN, f MN, f MN, p", update, .writes = "ac"}, {&op_sgd, "f MN, f MN, -, -", update, .writes = "a"},
+    {&op_adamw, "f MN, f MN, f MN, p MN, p", update}, {&op_adamw, "f N, f N, f N, p N, -", update},
+    {&op_sgd, "f MN, f MN, f MN, p", update}, {&op_sgd, "f MN, f MN, -, -", update},
+    {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"},
     {NULL},
 };
