@@ -166,6 +166,7 @@ struct node {
     struct span span;
     enum phase phase;
     struct node *forward;        /* backward nodes: the forward node it was derived from */
+    struct node *again;          /* a forward node that recompute repeats here, in the backward */
     int stage;                   /* pipeline stage after place; repeat nodes that are cut: -1 */
     struct layout *need;         /* after shard: layout in which each operand is read; arrlen(in) entries */
     const char *why;             /* why fused or not, why this layout; for dumps */

@@ -47,7 +47,7 @@ struct file_rules {
 
 /* ---- plans ---- */
 
-enum line_kind { LINE_SBP, LINE_PIN, LINE_SAVE, LINE_PLACE };
+enum line_kind { LINE_SBP, LINE_PIN, LINE_SAVE, LINE_PLACE, LINE_RECOMPUTE };
 struct layout_part {             /* one `axes: S(N) uneven` of a layout line, still by name */
     unsigned axes;               /* bit set, or 0 for axes the mesh lacks */
     int major[MAX_AXIS], nmajor; /* the axes in the order written, major to minor */

@@ -16,7 +16,7 @@ static void dump_json(FILE *to, const struct module *m, const struct record *rec
         for (int k = 0; k < arrlen(r->stages); k++)
             json_array_append_new(stages, json_integer(r->stages[k]));
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:o}",
-            "where", r->where, "entry", entry_name[r->entry], "phase", phase_name[r->phase], "value", r->value, "axis",
+            "where", r->where, "entry", entry_name[r->entry], "phase", record_phase(r), "value", r->value, "axis",
             r->axis, "kind", r->kind, "type", r->type, "values", r->values, "bytes", (json_int_t)r->bytes, "times",
             (json_int_t)r->times, "blocks", (json_int_t)r->blocks, "stages", stages));
     }
@@ -45,7 +45,7 @@ void comm_dump(FILE *to, struct module *m, bool json)
     for (int i = 0; i < arrlen(records); i++) {
         const struct record *r = &records[i];
         fprintf(to, "%-18s %-9s %-9s %-14s %-6s %12lld %7lld  %s: %s", r->where, entry_name[r->entry],
-                phase_name[r->phase], r->kind, r->axis, (long long)r->bytes, (long long)r->times, r->value, r->type);
+                record_phase(r), r->kind, r->axis, (long long)r->bytes, (long long)r->times, r->value, r->type);
         if (r->route)
             fprintf(to, "  stage %s", r->route);
         fputc('\n', to);

@@ -110,8 +110,10 @@ static struct node *clone_with(struct boxer *b, int stage, struct node *n, struc
     c->phase = phase;
     c->stage = stage;
     c->why = n->why;
+    c->again = n->again;
     for (int i = 0; i < arrlen(n->attr); i++)
         arrput(c->attr, n->attr[i]);
+    c->again = n->again;
     if (n->forward) {
         struct node **clones = hmget(b->nodes, n->forward);
         c->forward = clones ? clones[stage] : NULL;

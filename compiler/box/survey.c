@@ -42,6 +42,37 @@ bool is_communication(const struct node *n)
            ((n->op->flags & OP_BOXING) && node_int(n, "comm", -1) >= 0);
 }
 
+/* Readers of v in a region and the bodies in it, and how many of them are there to make something again. */
+static void count_readers(const struct region *r, const struct value *v, int *readers, int *again)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k] == v) {
+                (*readers)++;
+                *again += n->again != NULL;
+            }
+        if (n->body)
+            count_readers(n->body, v, readers, again);
+    }
+}
+
+/* Part of doing forward work again: it converts what such a node made, or what only such nodes read. */
+static bool is_recompute(const struct node *n)
+{
+    if (n->in[0]->def && n->in[0]->def->again)
+        return true;
+    int readers = 0, again = 0;
+    for (int k = 0; k < arrlen(n->out); k++)
+        count_readers(n->region, n->out[k], &readers, &again);
+    return readers && again == readers;
+}
+
+const char *record_phase(const struct record *r)
+{
+    return r->recompute ? "recompute" : phase_name[r->phase];
+}
+
 static void add_record(struct survey *s, const struct node *n)
 {
     const struct physical *p = s->p;
@@ -55,6 +86,7 @@ static void add_record(struct survey *s, const struct node *n)
     if (r.values > 1)
         r.value = mem_printf("%s and %d more", n->in[0]->path, r.values - 1);
     r.type = value_type_text(v, p->mesh);
+    r.recompute = s->phase == PHASE_BACKWARD && is_recompute(n);
     r.blocks = region_blocks(n->region);
     r.times = r.blocks * (phase_per_microbatch(s->phase) ? p->module->plan->microbatches : 1);
     r.bytes = communication_bytes(p, n);
@@ -71,7 +103,7 @@ static void add_record(struct survey *s, const struct node *n)
     for (int i = 0; i < arrlen(s->records); i++) {
         struct record *o = &s->records[i];
         bool bucket = r.phase == PHASE_UPDATE && r.values > 1 && o->values > 1;
-        if (o->entry == r.entry && o->phase == r.phase && !strcmp(o->kind, r.kind) && !strcmp(o->axis, r.axis) &&
+        if (o->entry == r.entry && o->phase == r.phase && o->recompute == r.recompute && !strcmp(o->kind, r.kind) && !strcmp(o->axis, r.axis) &&
             arrlast(o->stages) != s->stage &&
             (bucket || (!strcmp(o->where, r.where) && !strcmp(o->value, r.value) && !strcmp(o->type, r.type))))
             same = o;

@@ -16,10 +16,12 @@ struct record {
     const char *route;               /* of links: "stage 0 -> 1, 1 -> 2" */
     unsigned axes;
     struct span span;
+    bool recompute;                  /* in the backward, to do forward work again */
 };
 
 struct total { const char *axis; int64_t calls, bytes; };
 
+const char *record_phase(const struct record *r);    /* "forward", "recompute" .. */
 struct record *comm_survey(const struct physical *p);                                 /* stb_ds arrays */
 struct total *comm_totals(const struct physical *p, const struct record *records);   /* of a step of training */
 bool is_communication(const struct node *n);

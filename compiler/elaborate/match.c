@@ -126,7 +126,7 @@ void patterns_check(struct elab *e)
     struct plan *p = e->m->plan;
     for (int i = 0; i < arrlen(p->lines); i++) {
         struct plan_line *l = &p->lines[i];
-        if (!pattern_used(e, l->pattern, true, l->kind == LINE_PLACE))
+        if (!pattern_used(e, l->pattern, true, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE))
             pattern_unmatched(e, l->pattern, l->pattern_span, false);
     }
     if (p->split)

@@ -172,7 +172,7 @@ static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind
 static void unsupported(struct ast *a, const char *what)
 {
     struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
-    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, place, expect, cluster, memory and strict");
+    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, expect, cluster, memory and strict");
 }
 
 static void read_lines(struct frame *f, struct plan *p)
@@ -184,6 +184,7 @@ static void read_lines(struct frame *f, struct plan *p)
         case AST_PIN: lines(f, p, a, LINE_PIN); break;
         case AST_SAVE: lines(f, p, a, LINE_SAVE); break;
         case AST_PLACE: lines(f, p, a, LINE_PLACE); break;
+        case AST_RECOMPUTE: lines(f, p, a, LINE_RECOMPUTE); break;
         case AST_MEMORY:
             p->memory_bytes = a->num;
             p->memory_span = a->span;
@@ -198,7 +199,6 @@ static void read_lines(struct frame *f, struct plan *p)
             if (strcmp(a->name ? a->name : "", "f32") || ast_count(a))
                 unsupported(a, "precision");
             break;
-        case AST_RECOMPUTE: unsupported(a, "recompute"); break;
         case AST_SHARD: unsupported(a, "shard"); break;
         case AST_EXPECT: expect_collect(f, p, a); break;
         case AST_SETTING: unsupported(a, a->name); break;

@@ -410,6 +410,7 @@ void place(struct module *m)
             g->root->nodes[i]->stage = -1;
         place_forward(&p);
         place_backward(&p);
+        settle_twins(g);
         place_sources(&p, false);
         place_update(&p);
         place_sources(&p, true);

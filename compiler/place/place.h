@@ -1,4 +1,5 @@
-/* Private to place.  split.c: the repeat that the pipeline cuts.  place.c: a stage for every node. */
+/* Private to place.  split.c: the repeat that the pipeline cuts.  place.c: a stage for every node.  twins.c: recomputed
+ * values on one stage. */
 #ifndef FLOWC_PLACE_H
 #define FLOWC_PLACE_H
 #include "../base/diag.h"
@@ -10,4 +11,5 @@
 struct node *split_find(const struct graph *g, const char *label, const char ***names);
 /* Blocks of each stage, cumulative: stb_ds array of stages + 1 entries; NULL after a diagnostic. */
 int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages);
+void settle_twins(struct graph *g);                  /* after the backward has its stages */
 #endif

@@ -460,6 +460,34 @@ static void tie_params(struct problem *p, struct part *t)
     }
 }
 
+/* What is made again is made as it was: the same signature, so the same bits. */
+static void tie_twins(struct problem *p, struct part *t)
+{
+    struct { const struct node *key; int value; } *first = NULL;
+    for (int i = 0; i < arrlen(t->actors); i++)
+        if (t->actors[i].carry < 0)
+            hmput(first, t->actors[i].node, i);
+    for (int i = 0; i < arrlen(t->actors); i++) {
+        const struct actor *a = &t->actors[i];
+        ptrdiff_t at = a->carry < 0 && a->node->again ? hmgeti(first, a->node->again) : -1;
+        if (at < 0)
+            continue;
+        const struct actor *b = &t->actors[first[at].value];
+        int na = (int)arrlen(a->choices), nb = (int)arrlen(b->choices);
+        double *table = NEW_ARRAY(double, na * nb);
+        for (int x = 0; x < na; x++)
+            for (int y = 0; y < nb; y++) {
+                bool same = true;
+                for (int k = 0; k < arrlen(a->out); k++)
+                    same &= a->choices[x].out[k] == b->choices[y].out[k];
+                for (int k = 0; k < arrlen(a->in); k++)
+                    same &= !a->in[k] || a->choices[x].in[k] == b->choices[y].in[k];
+                table[x * nb + y] = same ? 0 : INFINITY;
+            }
+        solver_pair(p->solver, a->var, b->var, table);
+    }
+}
+
 /* ---- the whole ---- */
 
 void problem_actors(struct problem *p, unsigned axes)
@@ -521,6 +549,7 @@ void problem_build(struct problem *p)
         for (int i = 0; i < arrlen(t->actors); i++)
             add_actor(p, t, &t->actors[i]);
         tie_params(p, t);
+        tie_twins(p, t);
     }
     join_values(p);
     join_actors(p);

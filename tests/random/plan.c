@@ -171,6 +171,11 @@ void write_plan(struct writer *w)
         bool pin = chance(w, t->input ? 0 : 5), save = !pin && chance(w, t->param || t->input ? 0 : 12);
         line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", t->pattern, text);
     }
+    for (int i = 0; i < w->targets; i++)
+        if (!w->target[i].param && !w->target[i].input && chance(w, 6))
+            line(w, "recompute %s", w->target[i].pattern);
+    if (chance(w, 4))
+        line(w, "recompute *");
     if (chance(w, 3))
         line(w, "strict");
     w->indent--;
