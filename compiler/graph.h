@@ -30,7 +30,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { MAX_DIM = 8, MAX_AXIS = 8, MAX_STACK = 4 };   /* MAX_STACK: repeats within each other */
+enum { MAX_DIM = 8, MAX_AXIS = 8, MAX_STACK = 4, MAX_CHUNK = 16 };   /* MAX_STACK: repeats within each other */
 
 enum type {
 #define TYPE(id, name, bytes, c_name) TYPE_##id,
@@ -167,7 +167,7 @@ struct node {
     enum phase phase;
     struct node *forward;        /* backward nodes: the forward node it was derived from */
     struct node *again;          /* a forward node that recompute repeats here, in the backward */
-    int stage;                   /* pipeline stage after place; repeat nodes that are cut: -1 */
+    int stage;                   /* virtual stage after place, in the physical graph its stage; repeat nodes that are cut: -1 */
     struct layout *need;         /* after shard: layout in which each operand is read; arrlen(in) entries */
     const char *why;             /* why fused or not, why this layout; for dumps */
 };
@@ -183,7 +183,7 @@ struct region {
     bool reverse;                /* walks the blocks from last to first */
     struct region *mirror;       /* walks the blocks of this body, or NULL */
     struct region *parent;       /* the region that holds owner */
-    int64_t *cut;                /* stb_ds array after place: cut[s]..cut[s+1] are the blocks of stage s; NULL: not cut */
+    int64_t *cut;                /* stb_ds array after place: cut[u]..cut[u+1] are the blocks of virtual stage u; NULL: not cut */
 };
 struct region *region_origin(struct region *r);      /* the forward body whose blocks r walks */
 int region_depth(const struct region *r);            /* number of repeats around (root: 0) */

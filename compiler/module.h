@@ -78,7 +78,7 @@ struct expectation {             /* expect comm h[i] per microbatch, forward : a
     struct span span;
 };
 
-enum schedule_kind { SCHEDULE_GPIPE, SCHEDULE_ONE_F_ONE_B };
+enum schedule_kind { SCHEDULE_GPIPE, SCHEDULE_ONE_F_ONE_B, SCHEDULE_INTERLEAVED };
 struct plan {
     const char *name;
     struct span span;
@@ -87,6 +87,8 @@ struct plan {
     struct dim *mb_dim;          /* NULL without a line */
     struct span mb_span;
     enum schedule_kind schedule;
+    int chunks;                  /* virtual stages that a stage holds, as the schedule asks; 0 as 1 */
+    bool vee;                    /* the second half of them walks the stages back */
     struct span pipeline_span;
     const char *split;           /* path of the repeat that is cut, or NULL */
     struct span split_span;      /* `split h = [..]` */
@@ -100,6 +102,16 @@ struct plan {
     double gap[ENTRIES];         /* after shard: seconds of a step that the chosen layouts may be above the optimum; 0: none */
     struct ast *ast;
 };
+
+/* Stages and virtual stages (place/virtual.c). A stage is a coordinate of the pipeline axis, one rank class, one program.
+ * A virtual stage is a range of blocks of the split repeat; data flows from each to the next. A stage holds plan_chunks()
+ * of them: u goes to stage u mod p, chunk u div p, with `vee` u >= p to stage 2p-1-u. Virtual stage s is chunk 0 of
+ * stage s, always. */
+int plan_stages(const struct plan *p);
+int plan_chunks(const struct plan *p);
+int stage_of(const struct plan *p, int virtual_stage);
+int chunk_of(const struct plan *p, int virtual_stage);
+int virtual_of(const struct plan *p, int stage, int chunk);
 
 /* Does the path match the pattern? `*` is any text, dots included; inside [ ] any index. Paths hold `[*]` for every
  * repeat index; a pattern index such as h[3] or h[0..4] matches h[*] and narrows `low, high` (blocks, half-open). */

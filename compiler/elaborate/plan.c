@@ -76,12 +76,32 @@ static void schedule_unknown(const char *name, struct span at)
     const char **names = NULL;
     arrput(names, "gpipe");
     arrput(names, "one_f_one_b");
+    arrput(names, "interleaved");
     struct diag *d = diag_error(E_SCHEDULE, at, "no schedule is called '%s'", name);
     const char *near = suggest(name, names);
     if (near)
         diag_help(d, "did you mean '%s'?", near);
     else
-        diag_help(d, "the schedules are gpipe and one_f_one_b");
+        diag_help(d, "the schedules are gpipe, one_f_one_b and interleaved(2)");
+}
+
+/* interleaved(4): so many chunks on each stage. */
+static void interleaved(struct frame *f, struct plan *p, struct ast *call)
+{
+    int64_t chunks = 2;
+    if (ast_count(call) != 2) {
+        struct diag *d = diag_error(E_SCHEDULE, call->span, "interleaved takes one number: how many chunks a stage has");
+        diag_help(d, "write interleaved(2)");
+        return;
+    }
+    if (const_int(f, ast_kid(call, 1), 1, "the number of chunks of a stage", &chunks) && chunks > MAX_CHUNK) {
+        struct diag *d = diag_error(E_SCHEDULE, call->span, "%lld chunks on each stage, but at most %d are possible",
+                                    (long long)chunks, MAX_CHUNK);
+        diag_help(d, "take fewer chunks");
+        return;
+    }
+    p->schedule = SCHEDULE_INTERLEAVED;
+    p->chunks = (int)chunks;
 }
 
 static void pipeline(struct frame *f, struct plan *p, struct ast *a)
@@ -109,7 +129,10 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
         if (!settings_word(s, "pipeline", words))
             continue;
         const char *name = value && value->kind == AST_NAME ? value->name : "";
-        if (!strcmp(name, "gpipe"))
+        const struct ast *called = value && value->kind == AST_CALL ? ast_kid(value, 0) : NULL;
+        if (called && called->kind == AST_NAME && !strcmp(called->name, "interleaved"))
+            interleaved(f, p, value);
+        else if (!strcmp(name, "gpipe"))
             p->schedule = SCHEDULE_GPIPE;
         else if (!strcmp(name, "one_f_one_b"))
             p->schedule = SCHEDULE_ONE_F_ONE_B;

@@ -1,16 +1,17 @@
-/* A stage for every node. The repeat that the plan splits is cut over the stages; what stands before it goes with its
+/* A virtual stage for every node. The repeat that the plan splits is cut over them; what stands before it goes with its
  * first block, what stands after it with its last; a `place` line overrides, and what has no place of its own then runs
  * where the latest of its data is (parameters are not data). Backward runs with its forward, the update of a parameter
- * where the parameter is first used, and sources where they are first read. Data flows towards higher stages only. */
+ * where the parameter is first used, and sources where they are first read. Data flows towards higher virtual stages
+ * only. Lines name stages; where a stage has several chunks they mean the first one that the data allows. */
 #include "place.h"
 
 struct placing {
     struct module *m;
     const struct plan *plan;
     struct graph *g;
-    int stages;
+    int stages;                  /* virtual ones */
     struct node *cut;            /* the repeat that is cut, or NULL */
-    int first, last;             /* stages of its first and last block */
+    int first, last;             /* of its first and last block */
     const struct plan_line **line;   /* by node id: the place line that said so, or NULL */
 };
 
@@ -20,7 +21,7 @@ static bool is_data(const struct value *v)
 }
 
 /* Where the output of a root node is; the cut repeat ends on the stage of its last block (backward: of its first). */
-static int stage_of(const struct placing *p, struct node *n)
+static int made_on(const struct placing *p, struct node *n)
 {
     n = node_at_root(n);
     if (n->stage >= 0)
@@ -37,7 +38,7 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
         struct value *v = n->in[k];
         if (!is_data(v) || node_at_root(v->def) == around)
             continue;
-        int s = stage_of(p, v->def);
+        int s = made_on(p, v->def);
         if (s < r->low)
             r->low = s;
         if (s > r->high) {
@@ -58,13 +59,13 @@ static struct reach reach_of(const struct placing *p, struct node *n)
 
 /* ---- place lines ---- */
 
-static int line_stage(const struct placing *p, struct plan_line *line)
+static int line_stage(const struct placing *p, struct plan_line *line, const struct reach *r)
 {
-    int low = (int)line->stage_low;
-    if (line->stage_low < 0 || line->stage_high > p->stages || line->stage_low >= line->stage_high) {
+    int stages = plan_stages(p->plan);
+    if (line->stage_low < 0 || line->stage_high > stages || line->stage_low >= line->stage_high) {
         struct diag *d = diag_error(E_PLACE, line->span, "there is no stage %lld: '%s' has stages 0 to %d",
                                     (long long)(line->stage_low < 0 ? line->stage_low : line->stage_high - 1),
-                                    p->plan->mesh.axis[p->plan->mesh.pipe].name, p->stages - 1);
+                                    p->plan->mesh.axis[p->plan->mesh.pipe].name, stages - 1);
         diag_label(d, p->plan->mesh.span, "the mesh");
         return -1;
     }
@@ -75,7 +76,10 @@ static int line_stage(const struct placing *p, struct plan_line *line)
                   p->plan->mesh.axis[p->plan->mesh.pipe].name);
         return -1;
     }
-    return low;
+    int u = (int)line->stage_low;
+    for (int chunk = 1; chunk < plan_chunks(p->plan) && u < r->high; chunk++)
+        u = virtual_of(p->plan, (int)line->stage_low, chunk);
+    return u;
 }
 
 static bool line_is_about(const struct plan_line *line, const struct node *n)
@@ -108,7 +112,7 @@ static void refuse_inside(struct placing *p, const struct node *repeat, struct p
     }
 }
 
-static int place_line(struct placing *p, struct node *n)
+static int place_line(struct placing *p, struct node *n, const struct reach *r)
 {
     int stage = -1;
     for (int i = 0; i < arrlen(p->plan->lines); i++) {
@@ -118,7 +122,7 @@ static int place_line(struct placing *p, struct node *n)
         if (n == p->cut || !line_is_about(line, n))
             continue;
         line->matches++;
-        int s = line_stage(p, line);
+        int s = line_stage(p, line, r);
         if (s >= 0) {
             stage = s;
             p->line[n->id] = line;
@@ -129,11 +133,17 @@ static int place_line(struct placing *p, struct node *n)
 
 /* ---- forward, backward, update ---- */
 
+static const char *stage_text(const struct placing *p, int u)
+{
+    const char *stage = mem_printf("stage %d", stage_of(p->plan, u));
+    return plan_chunks(p->plan) == 1 ? stage : mem_printf("%s (chunk %d)", stage, chunk_of(p->plan, u));
+}
+
 static void against(struct placing *p, struct node *n, const struct reach *r, int stage)
 {
     struct span at = n->span.file ? n->span : p->plan->span;
-    struct diag *d = diag_error(E_PLACE, at, "this runs on stage %d but reads '%s', which is made on stage %d", stage,
-                                r->highest->path ? r->highest->path : r->highest->def->op->name, r->high);
+    struct diag *d = diag_error(E_PLACE, at, "this runs on %s but reads '%s', which is made on %s", stage_text(p, stage),
+                                r->highest->path ? r->highest->path : r->highest->def->op->name, stage_text(p, r->high));
     const struct plan_line *line = p->line[node_at_root(r->highest->def)->id];
     for (int k = 0; !line && k < arrlen(node_at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
         const struct value *v = node_at_root(r->highest->def)->in[k];
@@ -144,7 +154,10 @@ static void against(struct placing *p, struct node *n, const struct reach *r, in
         diag_label(d, line->span, "because of this line");
     else if (r->highest->span.file)
         diag_label(d, r->highest->span, "made here");
-    diag_help(d, "data flows towards higher stages only: place it on stage %d or later", r->high);
+    if (plan_chunks(p->plan) == 1)
+        diag_help(d, "data flows towards higher stages only: place it on stage %d or later", r->high);
+    else
+        diag_help(d, "data flows through the stages chunk by chunk: place it on stage %d", stage_of(p->plan, r->high));
 }
 
 static void place_forward(struct placing *p)
@@ -155,7 +168,7 @@ static void place_forward(struct placing *p)
         if (n->phase != PHASE_FORWARD || n->op->flags & OP_SOURCE)
             continue;
         struct reach r = reach_of(p, n);
-        int said = place_line(p, n);
+        int said = place_line(p, n, &r);
         if (n == p->cut) {
             after = true;
             n->stage = -1;
@@ -316,7 +329,7 @@ static bool find_cut(struct placing *p)
         diag_help(d, "split the outer repeat");
         return false;
     }
-    int64_t *cut = split_counts(p->plan, p->cut, p->stages);
+    int64_t *cut = split_counts(p->plan, p->cut);
     if (!cut)
         return false;
     p->cut->body->cut = cut;
@@ -333,24 +346,37 @@ static bool find_cut(struct placing *p)
 static void warn_bubble(const struct placing *p)
 {
     const struct plan *plan = p->plan;
-    if (plan->microbatches >= p->stages)
+    int stages = plan_stages(plan);
+    if (plan->microbatches >= stages)
         return;
-    double bubble = (double)(p->stages - 1) / (double)(plan->microbatches + p->stages - 1);
+    double work = (double)plan->microbatches * plan_chunks(plan);    /* in chunks */
+    double bubble = (double)(stages - 1) / (work + stages - 1);
     struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
     struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
-                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", p->stages, bubble * 100);
-    diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", p->stages);
-    diag_help(d, "take %d micro-batches or more", 4 * p->stages);
+                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
+    diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
+    diag_help(d, "take %d micro-batches or more", 4 * stages);
 }
 
-static bool has_params(const struct region *r, int stage)
+/* Blocks of the cut repeat on a stage, all its chunks. */
+static int64_t blocks_on(const struct plan *plan, const int64_t *cut, int stage)
+{
+    int64_t blocks = 0;
+    for (int chunk = 0; cut && chunk < plan_chunks(plan); chunk++) {
+        int u = virtual_of(plan, stage, chunk);
+        blocks += cut[u + 1] - cut[u];
+    }
+    return blocks;
+}
+
+static bool has_params(const struct plan *plan, const struct region *r, int stage)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
-        bool here = n->stage == stage;
+        bool here = stage >= 0 && n->stage >= 0 && stage_of(plan, n->stage) == stage;
         if (n->body && n->body->cut)
-            here = n->body->cut[stage + 1] > n->body->cut[stage];
-        if (here && n->phase != PHASE_UPDATE && (n->op == &op_param || (n->body && has_params(n->body, -1))))
+            here = blocks_on(plan, n->body->cut, stage) > 0;
+        if (here && n->phase != PHASE_UPDATE && (n->op == &op_param || (n->body && has_params(plan, n->body, -1))))
             return true;
         if (stage < 0 && n->op == &op_param)
             return true;
@@ -365,31 +391,33 @@ static void warn_stages(const struct placing *p)
     const int64_t *cut = p->cut ? p->cut->body->cut : NULL;
     struct span at = cut ? plan->split_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
     const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
+    int stages = plan_stages(plan);
     int64_t most = 0, least = INT64_MAX;
-    for (int s = 0; s < p->stages; s++) {
-        bool works = cut && cut[s + 1] > cut[s];
-        for (int i = 0; i < arrlen(p->g->root->nodes) && !works; i++)
-            works = p->g->root->nodes[i]->stage == s && !(p->g->root->nodes[i]->op->flags & OP_SOURCE);
-        if (!works || !has_params(p->g->root, s)) {
+    for (int s = 0; s < stages; s++) {
+        int64_t blocks = blocks_on(plan, cut, s);
+        bool works = blocks > 0;
+        for (int i = 0; i < arrlen(p->g->root->nodes) && !works; i++) {
+            const struct node *n = p->g->root->nodes[i];
+            works = n->stage >= 0 && stage_of(plan, n->stage) == s && !(n->op->flags & OP_SOURCE);
+        }
+        if (!works || !has_params(plan, p->g->root, s)) {
             struct diag *d = diag_warning(W_STAGE, at, works ? "stage %d of '%s' has no parameters" : "stage %d of '%s' has nothing to do",
                                           s, axis);
             if (cut)
-                diag_help(d, "give it blocks: `split %s = [..]`, or take '%s' of size %d", plan->split, axis, p->stages - 1);
+                diag_help(d, "give it blocks: `split %s = [..]`, or take '%s' of size %d", plan->split, axis, stages - 1);
             else
                 diag_help(d, "cut a repeat over the stages with `split`, or place calls there with `place`");
             return;
         }
-        if (cut && cut[s + 1] - cut[s] > most)
-            most = cut[s + 1] - cut[s];
-        if (cut && cut[s + 1] - cut[s] < least)
-            least = cut[s + 1] - cut[s];
+        most = cut && blocks > most ? blocks : most;
+        least = cut && blocks < least ? blocks : least;
     }
     if (!cut || most <= 2 * least)
         return;
     struct diag *d = diag_warning(W_STAGE, at, "stages have between %lld and %lld blocks of '%s'", (long long)least,
                                   (long long)most, plan->split);
     diag_help(d, "the slowest stage sets the pace: `split %s%s` gives each the same", plan->split,
-              p->cut->body->count % p->stages ? " uneven" : "");
+              p->cut->body->count % stages ? " uneven" : "");
 }
 
 void place(struct module *m)
@@ -397,7 +425,7 @@ void place(struct module *m)
     const struct plan *plan = m->plan;
     if (!plan)
         return;
-    int stages = plan->mesh.pipe >= 0 ? plan->mesh.axis[plan->mesh.pipe].size : 1;
+    int stages = plan_stages(plan) * plan_chunks(plan);
     bool warned = false;
     for (int e = 0; e < ENTRIES; e++) {
         struct graph *g = m->graph[e];

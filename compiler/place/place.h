@@ -9,7 +9,7 @@
 
 /* The forward repeat of g whose blocks have the label `label`, or NULL. names (may be NULL) collects the labels seen. */
 struct node *split_find(const struct graph *g, const char *label, const char ***names);
-/* Blocks of each stage, cumulative: stb_ds array of stages + 1 entries; NULL after a diagnostic. */
-int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages);
+/* Blocks of each virtual stage, cumulative: stb_ds array, one entry more than they are; NULL after a diagnostic. */
+int64_t *split_counts(const struct plan *plan, const struct node *repeat);
 void settle_twins(struct graph *g);                  /* after the backward has its stages */
 #endif

@@ -49,8 +49,16 @@ struct node *split_find(const struct graph *g, const char *label, const char ***
     return find(g->root, label, names);
 }
 
-int64_t *split_counts(const struct plan *plan, const struct node *repeat, int stages)
+/* "4 stages" or "4 stages of 2 chunks" */
+static const char *stages_text(const struct plan *plan)
 {
+    int stages = plan_stages(plan), chunks = plan_chunks(plan);
+    return chunks == 1 ? mem_printf("%d stages", stages) : mem_printf("%d stages of %d chunks", stages, chunks);
+}
+
+int64_t *split_counts(const struct plan *plan, const struct node *repeat)
+{
+    int chunks = plan_chunks(plan), stages = plan_stages(plan) * chunks;
     int64_t blocks = repeat->body->count, *cut = NULL;
     const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
     arrput(cut, 0);
@@ -61,10 +69,10 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat, int st
             arrput(cut, sum);
         }
         if (arrlen(plan->split_counts) != stages) {
-            struct diag *d = diag_error(E_STAGES, plan->split_span, "the stage map of '%s' has %d entries, but '%s' has %d stages",
-                                        plan->split, (int)arrlen(plan->split_counts), axis, stages);
-            diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
-            diag_help(d, "give one number of blocks for each stage");
+            struct diag *d = diag_error(E_STAGES, plan->split_span, "the stage map of '%s' has %d entries, but '%s' has %s",
+                                        plan->split, (int)arrlen(plan->split_counts), axis, stages_text(plan));
+            diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%s", stages_text(plan));
+            diag_help(d, "give one number of blocks for each %s", chunks > 1 ? "chunk, in the order of the blocks" : "stage");
             return NULL;
         }
         if (sum != blocks) {
@@ -77,13 +85,17 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat, int st
         return cut;
     }
     if (blocks % stages && !plan->split_uneven) {
-        struct diag *d = diag_error(E_STAGES, plan->split_span, "the %lld blocks of '%s' cannot be cut evenly into %d stages",
-                                    (long long)blocks, plan->split, stages);
+        struct diag *d = diag_error(E_STAGES, plan->split_span, "the %lld blocks of '%s' cannot be cut evenly into %s",
+                                    (long long)blocks, plan->split, stages_text(plan));
         diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
         const char *map = "";
         for (int s = 0; s < stages && strlen(map) < 40; s++)
             map = mem_printf("%s%s%lld", map, s ? ", " : "", (long long)(blocks / stages + (s < blocks % stages)));
-        diag_help(d, "write `split %s uneven` (%s blocks), or take '%s' of size %s", plan->split, map, axis, divisors_text(blocks));
+        if (chunks > 1)
+            diag_help(d, "write `split %s uneven` (%s blocks), or take fewer chunks", plan->split, map);
+        else
+            diag_help(d, "write `split %s uneven` (%s blocks), or take '%s' of size %s", plan->split, map, axis,
+                      divisors_text(blocks));
         return NULL;
     }
     for (int s = 0; s < stages; s++)
