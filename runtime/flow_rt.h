@@ -50,7 +50,8 @@ struct fl_tensor {
 enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
 
 /* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it,
- * whole inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. */
+ * whole inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. One that a class holds
+ * in several ranges has several entries of the same path, one after the other, as many in every class. */
 struct fl_param {
     struct fl_tensor tensor;             /* shape of one block */
     int nstack;                          /* repeats around it; 0: one block */

@@ -32,6 +32,15 @@ static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t
     return run->arena + p->offset_bytes + (block - first_block(p)) * part * (int64_t)sizeof(float);
 }
 
+/* Behind the entries of the path of entry i: the ranges of one parameter follow each other. */
+static int family_end(const struct fl_class *class, int i)
+{
+    int end = i + 1;
+    while (end < class->nparam && !strcmp(class->param[end].tensor.path, class->param[i].tensor.path))
+        end++;
+    return end;
+}
+
 static bool wanted(const struct fl_param *p, bool native) { return native || !p->state; }
 
 /* ---- initial values ---- */
@@ -96,9 +105,10 @@ void fl_weights_check_held(const struct fl_run *run)
     const struct fl_class *class = run->rank->class_;
     int *held = fl_alloc((class->nparam + 1) * (int64_t)sizeof *held);
     for (int i = 0; i < class->nparam; i++)
-        held[i] = own_blocks(&class->param[i]) > 0;
+        for (int k = i; k < family_end(class, i); k++)
+            held[i] |= own_blocks(&class->param[k]) > 0;
     FL_MPI(MPI_Allreduce(MPI_IN_PLACE, held, class->nparam, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    for (int i = 0; i < class->nparam; i++)
+    for (int i = 0; i < class->nparam; i = family_end(class, i))
         if (!held[i])
             fl_refuse("nothing reads parameter %s, so no rank holds it and no file could: take it out of the model, or "
                       "train without --save and --export", class->param[i].tensor.path);
@@ -208,7 +218,7 @@ static bool line(struct text *t) { return ++t->lines <= 20; }
 /* Lists what does not fit, for the whole model, on every rank alike. */
 static void check_file(struct text *t, struct fl_st_file *f, const struct fl_class *class, bool native)
 {
-    for (int i = 0; i < class->nparam; i++)
+    for (int i = 0; i < class->nparam; i = family_end(class, i))
         for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++) {
             struct fl_st_entry want = file_entry(&class->param[i], b, native), *e = find(f, want.name);
             if (!e) {
@@ -275,7 +285,7 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
 
 /* ---- writing ---- */
 
-/* What a rank holds of a parameter, as it tells rank 0. */
+/* What a rank holds of one entry, as it tells rank 0. */
 struct holding { int64_t first, count; struct fl_box box; };
 
 static struct holding holding_of(struct fl_run *run, const struct fl_param *p)
@@ -295,21 +305,25 @@ static void send_part(struct fl_run *run, const struct fl_param *p, int64_t bloc
     free(part);
 }
 
-/* On rank 0: the whole logical block from all who hold parts of it. */
-static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int64_t block,
+static bool holds(const struct holding *h, int64_t block) { return block >= h->first && block < h->first + h->count; }
+
+/* On rank 0: the whole logical block from all who hold parts of it. The family has `members` entries, holdings those of
+ * all ranks for the first of them, then for the next. */
+static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int members, int64_t block,
                      const struct holding *holdings)
 {
     int64_t got = 0;
-    for (int r = 0; r < fl_program.nranks; r++) {
-        const struct holding *h = &holdings[r];
-        if (block < h->first || block >= h->first + h->count)
+    for (int i = 0; i < members * fl_program.nranks; i++) {
+        const struct holding *h = &holdings[i];
+        int rank = i % fl_program.nranks;
+        if (!holds(h, block))
             continue;
         int64_t n = fl_box_count(&p->tensor, &h->box);
         float *part = fl_alloc(n * (int64_t)sizeof(float));
-        if (r == 0)
-            fl_from_arena(part, block_address(run, p, block, n), n * (int64_t)sizeof(float));
+        if (rank == 0)
+            fl_from_arena(part, block_address(run, p + i / fl_program.nranks, block, n), n * (int64_t)sizeof(float));
         else
-            FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, r, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         fl_box_put(whole, part, &p->tensor, &h->box);
         free(part);
         got += n;
@@ -337,43 +351,52 @@ void fl_weights_write(struct fl_run *run, const char *file, bool native)
     const struct fl_class *class = run->rank->class_;
     struct fl_st_writer w;
     bool root = fl_rank_number == 0;
-    struct holding *holdings = root ? fl_alloc(fl_program.nranks * (int64_t)sizeof *holdings) : NULL;
     struct fl_st_entry *entries = NULL;
     if (root) {
         int n = 0;
-        for (int i = 0; i < class->nparam; i++)
+        for (int i = 0; i < class->nparam; i = family_end(class, i))
             n += wanted(&class->param[i], native) ? (int)all_blocks(&class->param[i]) : 0;
         entries = fl_alloc(n * (int64_t)sizeof *entries);
         n = 0;
-        for (int i = 0; i < class->nparam; i++)
+        for (int i = 0; i < class->nparam; i = family_end(class, i))
             for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++)
                 entries[n++] = file_entry(&class->param[i], b, native);
         fl_st_begin(&w, file, n, entries);
     }
     int64_t element = 0, entry = 0;
-    for (int i = 0; i < class->nparam; i++) {
+    for (int i = 0; i < class->nparam; i = family_end(class, i)) {
         const struct fl_param *p = &class->param[i];
+        int members = family_end(class, i) - i, ranks = fl_program.nranks;
         if (!wanted(p, native))
             continue;
-        struct holding mine = holding_of(run, p);
-        FL_MPI(MPI_Gather(&mine, sizeof mine, MPI_BYTE, holdings, sizeof mine, MPI_BYTE, 0, MPI_COMM_WORLD));
+        struct holding *mine = fl_alloc(members * (int64_t)sizeof *mine);
+        struct holding *holdings = root ? fl_alloc(members * ranks * (int64_t)sizeof *holdings) : NULL;
+        for (int k = 0; k < members; k++) {
+            mine[k] = holding_of(run, p + k);
+            FL_MPI(MPI_Gather(&mine[k], sizeof *mine, MPI_BYTE, root ? holdings + k * ranks : NULL, sizeof *mine,
+                              MPI_BYTE, 0, MPI_COMM_WORLD));
+        }
         if (!root) {
-            for (int64_t b = mine.first; b < mine.first + mine.count; b++)
-                send_part(run, p, b, &mine);
+            for (int64_t b = 0; b < all_blocks(p); b++)
+                for (int k = 0; k < members; k++)
+                    if (holds(&mine[k], b))
+                        send_part(run, p + k, b, &mine[k]);
+            free(mine);
             continue;
         }
         float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float));
         for (int64_t b = 0; b < all_blocks(p); b++, entry++) {
-            assemble(whole, run, p, b, holdings);
+            assemble(whole, run, p, members, b, holdings);
             write_block(&w, element, whole, &entries[entry], !native && p->file_transpose);
             element += entries[entry].count;
             free((char *)entries[entry].name);
         }
         free(whole);
+        free(mine);
+        free(holdings);
     }
     if (root)
         fl_st_end(&w);
     free(entries);
-    free(holdings);
     FL_MPI(MPI_Barrier(MPI_COMM_WORLD));             /* nobody ends the job before the file is whole */
 }

@@ -57,10 +57,11 @@ static struct item *items(const struct module *m, const struct op *op)
     const struct physical *p = m->physical;
     struct item *list = NULL;
     for (int e = 0; e < ENTRIES; e++)
-        for (int s = 0; s < p->nstage; s++)
-            for (int f = 0; f < PHASES; f++)
-                if (p->stages[s].phase[e][f])
-                    find(p->stages[s].phase[e][f], op, (enum entry)e, &list);
+        for (int s = 0; s < p->nstage; s++) {
+            struct root *roots = stage_roots(&p->stages[s], (enum entry)e);
+            for (int i = 0; i < arrlen(roots); i++)
+                find(roots[i].region, op, (enum entry)e, &list);
+        }
     return list;
 }
 
@@ -215,12 +216,23 @@ void emit_program(struct module *m, FILE *to)
             (int)arrlen(m->files.ignore), (int)arrlen(m->files.prefix));
 }
 
-static struct buffer *buffer_of(const struct stage *s, const struct param *q)
+/* The range number k of the parameter on the stage, or NULL. Several are there when several chunks hold blocks of it. */
+static struct buffer *buffer_of(const struct stage *s, const struct param *q, int k)
 {
     for (int i = 0; i < arrlen(s->buffers); i++)
-        if (s->buffers[i]->param == q)
+        if (s->buffers[i]->param == q && k-- == 0)
             return s->buffers[i];
     return NULL;
+}
+
+/* How many entries it has in the table of every class: the most ranges that any stage holds. */
+static int ranges_of(const struct physical *p, const struct param *q)
+{
+    int most = 1;
+    for (int s = 0; s < p->nstage; s++)
+        while (buffer_of(&p->stages[s], q, most))
+            most++;
+    return most;
 }
 
 static int64_t first_block(const struct buffer *b)
@@ -231,13 +243,13 @@ static int64_t first_block(const struct buffer *b)
     return b->depth ? r->first : 0;
 }
 
-static void emit_param(struct module *m, struct stage *s, const struct param *q, FILE *to)
+static void emit_param(struct module *m, struct stage *s, const struct param *q, int range, FILE *to)
 {
     static const char *const init[] = {"FL_ZEROS", "FL_ONES", "FL_CONSTANT", "FL_NORMAL", "FL_UNIFORM"};
-    const struct buffer *b = buffer_of(s, q);
+    const struct buffer *b = buffer_of(s, q, range);
     bool owner = b;                                        /* of several stages that hold it whole: the first */
     for (int i = 0; i < s->index && !arrlen(q->stack); i++)
-        owner = owner && !buffer_of(&m->physical->stages[i], q);
+        owner = owner && !buffer_of(&m->physical->stages[i], q, 0);
     const char *stack = "", *shape = "";
     for (int d = 0; d < arrlen(q->stack); d++)
         stack = mem_printf("%s%s%lld", stack, d ? ", " : "", (long long)q->stack[d]);
@@ -255,12 +267,14 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
 void emit_class_table(struct module *m, struct stage *s, FILE *to)
 {
     fputs("/* ---- tables ---- */\n\nstatic const struct fl_param params[] = {\n", to);
+    int entries = 0;
     for (int i = 0; i < arrlen(m->params); i++)
-        emit_param(m, s, m->params[i], to);
+        for (int k = 0; k < ranges_of(m->physical, m->params[i]); k++, entries++)
+            emit_param(m, s, m->params[i], k, to);
     fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, 0, 0, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n",
           to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %d, "
-            "params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (int)arrlen(m->params));
+            "params, {", s->index, s->index, s->index, (long long)s->arena_bytes, entries);
     for (int e = 0; e < ENTRIES; e++)
         fprintf(to, "%s%s", e ? ", " : "", m->graph[e] ? mem_printf("%s_step", entry_name[e]) : "NULL");
     fputs("}};\n", to);
