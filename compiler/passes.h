@@ -14,7 +14,7 @@
  * box            sharded graphs                          physical graph: one program per stage, explicit communication
  * fuse           physical graph                          element-wise chains joined (one rank, one phase, no boxing inside)
  * layout         physical graph                          value->buffer, stride, offset: views share buffers
- * schedule       physical graph                          stage->order, rolls, saved_slots
+ * schedule       physical graph                          stage->order, rolls; slots of links
  * allocate       physical graph                          buffer->offset, arena_bytes
  * prove          physical graph                          the order cannot hang (certificate), or an error
  * emit           physical graph                          files in DIR */

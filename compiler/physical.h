@@ -1,6 +1,6 @@
 /* The physical graph: what box makes of the logical graphs, and what fuse, layout, schedule, allocate, prove and emit
  * read. There is one stage program per pipeline stage (one rank class each): all ranks of a stage run the same text and
- * differ in coordinates only. Its regions are built from the same structs as the logical graph; every value's `lay`
+ * differ in coordinates only. A stage may hold several chunks, each one virtual stage (virtual_of in module.h). Its regions are built from the same structs as the logical graph; every value's `lay`
  * equals the layout in which each of its readers wants it, and communication is in explicit boxing nodes.
  *
  * Boxing ops (ops/boxing.c). Attributes: "axes" (int: bit set of mesh axes it works over), "comm" (int: index into
@@ -20,13 +20,17 @@
  *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage
  *
  * What a stage program means, exactly:
- * - stages[s].phase[entry][phase] is a root region. A value of an earlier phase is read by naming it (one graph per
- *   stage holds all). Root source nodes (param, input, constant, positions) are cloned into each phase that reads them.
- * - A repeat that is cut gives each stage a repeat node with its own body: region->count and ->first are the stage's
- *   share (stages without blocks have no node). Its carried values arrive by box_recv from the stage before (in the
- *   order walked), the first stage starts from the logical operand, and out[k] goes on by box_send or is read here.
+ * - stages[s].phase[entry][phase][chunk] is a root region; FORWARD, BACKWARD and WEIGHT have one per chunk, the others
+ *   only that of chunk 0. A micro-batch goes through them in the order of stage_roots(): forward chunks up, backward
+ *   chunks down. A value of an earlier region is read by naming it, whichever chunk made it (one graph per stage holds
+ *   all). Root source nodes (param, input, constant, positions) are cloned into each region that reads them.
+ * - A repeat that is cut gives each chunk a repeat node with its own body: region->count and ->first are the chunk's
+ *   share (chunks without blocks have no node). Its carried values arrive by box_recv from the chunk before (in the
+ *   order walked), or are read as they are when that one is on the same stage; the first chunk starts from the logical
+ *   operand, and out[k] goes on by box_send or is read here. So a parameter of such a repeat is on a stage in several
+ *   ranges of blocks, each with param nodes and a buffer of its own.
  *   need[k] == body->args[k]->lay == body->results[k]->lay == out[k]->lay: body ends with any conversion needed.
- * - In the phases of a micro-batch box_recv nodes come first, box_send nodes last; both in order of links. In SETUP and
+ * - In the regions of a micro-batch box_recv nodes come first, box_send nodes last; both in order of links. In SETUP and
  *   UPDATE they stand where they are needed, among the stage reduces, in one order over all stages. The two ends of a link
  *   are in the same phase; the value received may be read by later phases (it is then saved like any other).
  * - box_accumulate stands right after the producer, in a body if the producer does (then its output is one per block).
@@ -51,6 +55,7 @@ struct comm {                    /* a communicator: ranks that differ only along
 };
 struct link {                    /* point-to-point, rank to the rank of the same other coordinates, one direction */
     int from, to;                /* stages */
+    int from_chunk, to_chunk;    /* in the phases that have chunks; else 0 */
     enum phase phase;
     const char *what;            /* path of the value */
     int number;                  /* among the links of this pair and direction, over all entries */
@@ -104,25 +109,37 @@ struct rank_constant {
 struct stage {
     int index;
     struct graph *graph;                         /* owns the values of all entries of this stage */
-    struct region *phase[ENTRIES][PHASES];       /* NULL where empty */
+    int nchunk;                                  /* virtual stages it holds */
+    struct region *phase[ENTRIES][PHASES][MAX_CHUNK];      /* NULL where empty */
     struct buffer **buffers;                     /* stb_ds array after allocate */
     int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
     int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
     struct firing *order;                        /* stb_ds array: the train entry's forward, backward .. in one step */
     struct roll *rolls;                          /* stb_ds array: the same, rolled */
-    int saved_slots;                             /* regst num from forward to backward */
 };
 
 struct physical {
     struct module *module;
     struct mesh *mesh;
-    int nstage;
+    int nstage, nvirtual;
     struct stage *stages;                        /* nstage */
     struct comm *comms;                          /* stb_ds array: created in this order on all ranks */
     struct link *links;                          /* stb_ds array */
     struct rank_constant *constants;             /* stb_ds array, filled by layout */
     double bubble;                               /* per step, unit times */
 };
+
+/* The root regions of an entry that are there, in the order in which a micro-batch goes through them: stb_ds array. */
+struct root { enum phase phase; int chunk; struct region *region; };
+struct root *stage_roots(const struct stage *s, enum entry entry);
+bool phase_has_chunks(enum phase p);                 /* FORWARD, BACKWARD, WEIGHT */
+
+/* After schedule (schedule/slots.c). Slots of a register that `from` writes and `to` gives back, both firings of the
+ * train entry's order: the most micro-batches from the oldest one that `to` has not finished to the newest one that
+ * `from` has started. Micro-batch i lies in slot i mod that number. */
+int schedule_slots(const struct stage *s, enum phase from, int from_chunk, enum phase to, int to_chunk);
+/* Does the order finish each micro-batch, in the order of stage_roots(), before it starts the next one? */
+bool schedule_sequential(const struct stage *s);
 
 void physical_verify(const struct physical *p, const char *after);              /* the invariants above; BUG() when broken */
 int rank_stage(const struct physical *p, int rank);

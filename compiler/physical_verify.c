@@ -50,10 +50,11 @@ static void verify_region(const struct physical *p, const struct stage *s, struc
 static void verify_stage(const struct physical *p, const struct stage *s, const char *after)
 {
     bool *defined = NEW_ARRAY(bool, arrlen(s->graph->values));
-    for (int e = 0; e < ENTRIES; e++)
-        for (int ph = 0; ph < PHASES; ph++)
-            if (s->phase[e][ph])
-                verify_region(p, s, s->phase[e][ph], defined, after);
+    for (int e = 0; e < ENTRIES; e++) {
+        struct root *roots = stage_roots(s, (enum entry)e);
+        for (int i = 0; i < arrlen(roots); i++)
+            verify_region(p, s, roots[i].region, defined, after);
+    }
 }
 
 /* What is alive at the same time lies apart. */

@@ -4,8 +4,9 @@
  *
  * A step has four groups: COUNT, SETUP, the loop of FORWARD, BACKWARD and WEIGHT, and UPDATE. COUNT and the loop run
  * once per micro-batch. What is read in another group than the one that makes it, or a later micro-batch, lives to that
- * group's end; between forward and backward the schedule says how many micro-batches are under way, and that is the
- * number of slots. */
+ * group's end. So does what goes from one actor of the loop (a phase of a chunk) to another, unless the order is
+ * sequential; the order then also says how many micro-batches are under way between them, and that is the number of
+ * slots. */
 #include "../base/diag.h"
 #include "../layout/place.h"
 #include "../op.h"
@@ -32,7 +33,44 @@ struct work {
     int *end;                    /* a repeat: where it ends */
     int now;
     int first[ENTRIES][GROUPS], last[ENTRIES][GROUPS];
+    struct { const struct region *key; struct root value; } *roots;
+    bool sequential;             /* the order of train */
+    struct root **actors;        /* by buffer id: stb_ds arrays of the loop's actors that touch it, in train */
+    int slots[PHASES][MAX_CHUNK][PHASES][MAX_CHUNK];       /* between two actors; 0: not asked yet */
 };
+
+static int slots_between(struct work *w, struct root from, struct root to)
+{
+    int *slots = &w->slots[from.phase][from.chunk][to.phase][to.chunk];
+    if (!*slots)
+        *slots = schedule_slots(w->s, from.phase, from.chunk, to.phase, to.chunk);
+    return *slots;
+}
+
+static bool same_actor(struct root a, struct root b)
+{
+    return a.phase == b.phase && a.chunk == b.chunk;
+}
+
+static void note_actor(struct work *w, const struct buffer *b, struct root actor)
+{
+    struct root **list = &w->actors[b->id];
+    for (int i = 0; i < arrlen(*list); i++)
+        if (same_actor((*list)[i], actor))
+            return;
+    arrput(*list, actor);
+}
+
+/* Any of them may be the first to write a micro-batch's slot, any the last to read it. */
+static void count_slots(struct work *w, struct buffer *b)
+{
+    struct root *list = w->actors[b->id];
+    for (int i = 0; i < arrlen(list); i++)
+        for (int k = 0; k < arrlen(list); k++) {
+            int slots = i == k ? 1 : slots_between(w, list[i], list[k]);
+            b->slots = slots > b->slots ? slots : b->slots;
+        }
+}
 
 static void number_region(struct work *w, struct region *r)
 {
@@ -57,8 +95,7 @@ static void live(struct buffer *b, int from, int to)
 }
 
 /* Node n of the entry writes (or, as `read`, reads) v. */
-static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase phase, struct node *n, struct value *v,
-                  int at)
+static void touch(struct work *w, enum entry e, struct root def, struct root here, struct node *n, struct value *v, int at)
 {
     struct buffer *b = v->buffer;
     if (!b || b->persistent)
@@ -69,9 +106,9 @@ static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase
         from = v->region == r || b->depth ? w->point[r->owner->id] : from;
         to = w->end[r->owner->id];
     }
-    int g = group_of(phase), made = group_of(def_phase);
-    bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1;
-    bool overlapped = g == 2 && made == 2 && phase != def_phase && w->s->saved_slots > 1;
+    int g = group_of(here.phase), made = group_of(def.phase);
+    bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1, crosses = !same_actor(def, here);
+    bool overlapped = g == 2 && made == 2 && crosses && e == ENTRY_TRAIN && !w->sequential;
     if (loops && (g != made || overlapped || (v->def && v->def->op == &op_box_accumulate))) {
         if (g == 0 || g == 2)
             to = w->last[e][g];
@@ -82,30 +119,32 @@ static void touch(struct work *w, enum entry e, enum phase def_phase, enum phase
     if (b->constant)
         return;
     int microbatches = w->p->mesh->axis[w->p->mesh->mb].size;
-    bool saved = phase != def_phase && g == 2 && !(v->def && v->def->op == &op_box_accumulate);
+    bool saved = crosses && g == 2 && !(v->def && v->def->op == &op_box_accumulate);
     if (saved && made == 0)
         b->slots = microbatches;
-    if (saved && made == 2 && b->slots < w->s->saved_slots)
-        b->slots = w->s->saved_slots;
+    if (saved && made == 2 && e == ENTRY_TRAIN) {
+        note_actor(w, b, def);
+        note_actor(w, b, here);
+    }
     if (saved && made == 2 && b->class == MEM_LOCAL)
         b->class = MEM_SAVED;
     if (made == 2 && g == 3 && b->depth && b->class == MEM_LOCAL)
         b->class = MEM_GRAD;
 }
 
-static enum phase def_phase(struct value *v, enum phase otherwise)
+static struct root def_root(struct work *w, struct value *v, struct root otherwise)
 {
     struct node *n = v->def ? v->def : v->region->owner;
-    return n ? node_at_root(n)->phase : otherwise;
+    return n ? hmget(w->roots, node_at_root(n)->region) : otherwise;
 }
 
-static void touch_region(struct work *w, enum entry e, enum phase f, struct region *r)
+static void touch_region(struct work *w, enum entry e, struct root f, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
         for (int k = 0; k < arrlen(n->in); k++)
             if (n->in[k])
-                touch(w, e, def_phase(n->in[k], f), f, n, n->in[k], w->point[n->id]);
+                touch(w, e, def_root(w, n->in[k], f), f, n, n->in[k], w->point[n->id]);
         for (int k = 0; k < arrlen(n->out); k++)
             touch(w, e, f, f, n, n->out[k], w->end[n->id]);
         if (!n->body)
@@ -116,7 +155,7 @@ static void touch_region(struct work *w, enum entry e, enum phase f, struct regi
             touch(w, e, f, f, n, arg, w->end[n->id]);
             if (carry_through_out(n->body, k))
                 touch(w, e, f, f, n, n->out[k], w->point[n->id]);
-            touch(w, e, def_phase(result, f), f, n, result, w->end[n->id]);
+            touch(w, e, def_root(w, result, f), f, n, result, w->end[n->id]);
         }
         if (n->body->index) {
             touch(w, e, f, f, n, n->body->index, w->point[n->id]);
@@ -198,23 +237,33 @@ static void allocate_stage(struct work *w)
     int nodes = s->graph->nnode;
     w->point = NEW_ARRAY(int, nodes + 1);
     w->end = NEW_ARRAY(int, nodes + 1);
-    for (int e = 0; e < ENTRIES; e++)
+    w->sequential = schedule_sequential(s);
+    w->actors = NEW_ARRAY(struct root *, arrlen(s->buffers) + 1);
+    for (int e = 0; e < ENTRIES; e++) {
+        struct root *roots = stage_roots(s, (enum entry)e);
+        for (int i = 0; i < arrlen(roots); i++)
+            hmput(w->roots, roots[i].region, roots[i]);
         for (int f = 0; f < PHASES; f++) {
             int g = group_of((enum phase)f);
             if (f == PHASE_COUNT || f == PHASE_SETUP || f == PHASE_FORWARD || f == PHASE_UPDATE)
                 w->first[e][g] = w->now++;
-            if (s->phase[e][f])
-                number_region(w, s->phase[e][f]);
+            for (int i = 0; i < arrlen(roots); i++)
+                if (roots[i].phase == (enum phase)f)
+                    number_region(w, roots[i].region);
             w->last[e][g] = w->now++;
         }
+    }
     for (int i = 0; i < arrlen(s->buffers); i++) {
         s->buffers[i]->first = w->now;
         s->buffers[i]->last = -1;
     }
-    for (int e = 0; e < ENTRIES; e++)
-        for (int f = 0; f < PHASES; f++)
-            if (s->phase[e][f])
-                touch_region(w, (enum entry)e, (enum phase)f, s->phase[e][f]);
+    for (int e = 0; e < ENTRIES; e++) {
+        struct root *roots = stage_roots(s, (enum entry)e);
+        for (int i = 0; i < arrlen(roots); i++)
+            touch_region(w, (enum entry)e, roots[i], roots[i].region);
+    }
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        count_slots(w, s->buffers[i]);
     int64_t total = 0;
     struct item *items = NULL;
     int *place = NEW_ARRAY(int, arrlen(s->buffers) + 1);   /* the item each buffer is in, counted from 1 */

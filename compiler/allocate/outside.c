@@ -71,9 +71,10 @@ static void look(const struct physical *p, const struct region *r, struct room *
 int64_t outside_packing(const struct physical *p, const struct stage *s)
 {
     struct room room = {0};
-    for (int e = 0; e < ENTRIES; e++)
-        for (int f = 0; f < PHASES; f++)
-            if (s->phase[e][f])
-                look(p, s->phase[e][f], &room);
+    for (int e = 0; e < ENTRIES; e++) {
+        struct root *roots = stage_roots(s, (enum entry)e);
+        for (int i = 0; i < arrlen(roots); i++)
+            look(p, roots[i].region, &room);
+    }
     return room.send + room.recv;
 }

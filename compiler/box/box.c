@@ -22,8 +22,8 @@ static void box_entry(struct boxer *b)
 {
     struct physical *p = b->p;
     boxer_analyse(b);
-    b->prime = NEW_ARRAY(struct value *, p->nstage * arrlen(b->g->values));
-    b->recvs = NEW_ARRAY(int, p->nstage * PHASES);
+    b->prime = NEW_ARRAY(struct value *, p->nvirtual * arrlen(b->g->values));
+    b->recvs = NEW_ARRAY(int, p->nvirtual * PHASES);
     struct node **nodes = b->g->root->nodes;
     for (int phase = 0; phase < PHASES; phase++) {
         if (phase == PHASE_UPDATE) {
@@ -52,10 +52,12 @@ void box(struct module *m)
     m->physical = p;
     p->module = m;
     p->mesh = &m->plan->mesh;
-    p->nstage = p->mesh->pipe >= 0 ? p->mesh->axis[p->mesh->pipe].size : 1;
+    p->nstage = plan_stages(m->plan);
+    p->nvirtual = p->nstage * plan_chunks(m->plan);
     p->stages = NEW_ARRAY(struct stage, p->nstage);
     for (int s = 0; s < p->nstage; s++) {
         p->stages[s].index = s;
+        p->stages[s].nchunk = plan_chunks(m->plan);
         p->stages[s].graph = graph_new(m, ENTRY_TRAIN);
     }
     struct boxer params = {.m = m, .mesh = p->mesh, .p = p};

@@ -13,7 +13,7 @@ struct request {
 
 struct collect {
     struct boxer *b;
-    int stage;
+    int u;                           /* every virtual stage of the stage, in turn */
     struct request *requests;        /* stb_ds array */
 };
 
@@ -22,11 +22,11 @@ static void collect_operand(struct collect *c, struct value *v, const struct lay
     struct boxer *b = c->b;
     if (!v || (v->def && (v->def->op->flags & OP_SOURCE)))
         return;
-    struct value *src = b->prime[(int64_t)c->stage * arrlen(b->g->values) + v->id];
+    struct value *src = b->prime[(int64_t)c->u * arrlen(b->g->values) + v->id];
     if (!src || layout_agrees(b->mesh, &src->lay, need))
         return;
     struct request r = {.need = *need};
-    r.value = r.source = boxer_accumulated(b, c->stage, src, need);
+    r.value = r.source = boxer_accumulated(b, c->u, src, need);
     if (layout_agrees(b->mesh, &r.source->lay, need))
         return;
     for (int i = 0; i < arrlen(c->requests); i++)
@@ -42,9 +42,14 @@ static void collect_operand(struct collect *c, struct value *v, const struct lay
 
 static void collect_node(struct node *n, void *context)
 {
+    struct collect *c = context;
+    const struct plan *plan = c->b->m->plan;
+    int stage = stage_of(plan, c->u);
     for (int k = 0; k < arrlen(n->in); k++)
-        if (n->in[k])
-            collect_operand(context, n->in[k], n->need ? &n->need[k] : &n->in[k]->lay);
+        for (int chunk = 0; n->in[k] && chunk < plan_chunks(plan); chunk++) {
+            c->u = virtual_of(plan, stage, chunk);
+            collect_operand(c, n->in[k], n->need ? &n->need[k] : &n->in[k]->lay);
+        }
 }
 
 /* An all-reduce over several axes splits into one per axis, inner axes first, where another request reduces over only
@@ -107,7 +112,7 @@ static struct request *next_request(struct request *requests)
 
 void boxer_bucket(struct boxer *b, int stage)
 {
-    struct collect c = {.b = b, .stage = stage};
+    struct collect c = {.b = b, .u = stage};
     struct node **nodes = b->g->root->nodes;
     for (int i = 0; i < arrlen(nodes); i++)
         if (nodes[i]->phase == PHASE_UPDATE && !b->sunk[nodes[i]->id]) {

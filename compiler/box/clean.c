@@ -78,15 +78,14 @@ void stage_clean(struct physical *p, struct stage *s, enum entry entry)
     struct cleaning c = {NEW_ARRAY(bool, arrlen(s->graph->values)), NEW_ARRAY(bool, s->graph->nnode), true};
     while (c.changed) {
         c.changed = false;
-        for (int ph = PHASES - 1; ph >= 0; ph--)
-            if (s->phase[entry][ph])
-                sweep(&c, s->phase[entry][ph]);
+        struct root *roots = stage_roots(s, entry);
+        for (int i = (int)arrlen(roots) - 1; i >= 0; i--)
+            sweep(&c, roots[i].region);
     }
-    for (int ph = 0; ph < PHASES; ph++) {
-        struct region **root = &s->phase[entry][ph];
-        if (*root)
-            remove_dead(p, &c, *root);
-        if (*root && !arrlen((*root)->nodes))
-            *root = NULL;
+    struct root *roots = stage_roots(s, entry);
+    for (int i = 0; i < arrlen(roots); i++) {
+        remove_dead(p, &c, roots[i].region);
+        if (!arrlen(roots[i].region->nodes))
+            s->phase[entry][roots[i].phase][roots[i].chunk] = NULL;
     }
 }

@@ -18,26 +18,15 @@ static bool same_walk(struct region *a, struct region *b)
     return a == b || (a->parent ? b->parent && region_origin(a) == region_origin(b) : !b->parent);
 }
 
-static struct region *root_of(struct region *r)
+static enum phase phase_of_region(const struct boxer *b, int u, struct region *r)
 {
-    while (r->parent)
-        r = r->parent;
-    return r;
-}
-
-static enum phase phase_of_region(const struct boxer *b, int stage, struct region *r)
-{
-    r = root_of(r);
-    for (int p = 0; p < PHASES; p++)
-        if (b->p->stages[stage].phase[b->g->entry][p] == r)
-            return (enum phase)p;
-    BUG("a region of another stage");
+    return boxer_find_root(b, u, r).phase;
 }
 
 /* The region in which a conversion of src for a reader in `at` belongs. */
-static struct region *place_for(const struct boxer *b, int stage, struct value *src, struct region *at, enum phase phase)
+static struct region *place_for(const struct boxer *b, int u, struct value *src, struct region *at, enum phase phase)
 {
-    if (!phase_per_microbatch(phase_of_region(b, stage, src->region)) && phase_per_microbatch(phase))
+    if (!phase_per_microbatch(phase_of_region(b, u, src->region)) && phase_per_microbatch(phase))
         return src->region;              /* once is enough */
     for (struct region *r = at; r; r = r->parent)
         if (same_walk(r, src->region))
@@ -52,9 +41,9 @@ static const struct op *const op_of[] = {
     [STEP_ALL_TO_ALL] = &op_box_all_to_all,
 };
 
-struct node *boxing_node(struct boxer *b, int stage, const struct step *step, struct region *at, enum phase phase)
+struct node *boxing_node(struct boxer *b, int u, const struct step *step, struct region *at, enum phase phase)
 {
-    struct node *n = node_new(b->p->stages[stage].graph, at, op_of[step->kind], (struct span){0});
+    struct node *n = node_new(boxer_stage(b, u)->graph, at, op_of[step->kind], (struct span){0});
     node_set_int(n, "axes", step->axes);
     node_set_int(n, "comm", step_is_comm(step->kind) ? comm_find(b->p, step->axes, NULL) : -1);
     bool reduces = step->kind == STEP_MASK || step->kind == STEP_PAD || step->kind == STEP_ACCUMULATE ||
@@ -66,19 +55,19 @@ struct node *boxing_node(struct boxer *b, int stage, const struct step *step, st
     if (step->kind == STEP_ALL_TO_ALL)
         node_set_int(n, "dim_to", step->dim_to);
     n->phase = phase;
-    n->stage = stage;
+    n->stage = stage_of(b->m->plan, u);
     return n;
 }
 
 /* Adds src as an operand and its converted result, known to later readers as a variant of src. */
-struct value *boxing_out(struct boxer *b, int stage, struct node *n, struct value *src, const struct step *step)
+struct value *boxing_out(struct boxer *b, int u, struct node *n, struct value *src, const struct step *step)
 {
     if (!n->span.file) {
         n->span = src->span;
         n->path = src->path;
     }
     node_in(n, src);
-    struct value *v = node_out(b->p->stages[stage].graph, n, src->type, src->ndim, src->dim);
+    struct value *v = node_out(boxer_stage(b, u)->graph, n, src->type, src->ndim, src->dim);
     v->span = src->span;
     v->path = mem_printf("%s~%s(%s)", src->path, step_name[step->kind], mesh_axes_text(b->mesh, step->axes, ", "));
     v->lay = step->after;
@@ -106,7 +95,7 @@ static int node_index(const struct node *n)
 }
 
 /* src summed over micro-batches, right after its producer and in its phase. */
-struct value *boxer_accumulated(struct boxer *b, int stage, struct value *src, const struct layout *need)
+struct value *boxer_accumulated(struct boxer *b, int u, struct value *src, const struct layout *need)
 {
     int mb = b->mesh->mb;
     if (!axis_moves(b->mesh, mb) || src->lay.ax[mb].kind != SBP_P || need->ax[mb].kind != SBP_B)
@@ -119,8 +108,8 @@ struct value *boxer_accumulated(struct boxer *b, int stage, struct value *src, c
                         .after = src->lay};
     step.after.ax[mb] = (struct sbp){.kind = SBP_B};
     struct region *at = src->region;
-    struct node *n = boxing_node(b, stage, &step, at, phase_of_region(b, stage, at));
-    struct value *v = boxing_out(b, stage, n, src, &step);
+    struct node *n = boxing_node(b, u, &step, at, phase_of_region(b, u, at));
+    struct value *v = boxing_out(b, u, n, src, &step);
     arrdel(at->nodes, node_index(n));
     arrins(at->nodes, src->def && src->def->region == at ? node_index(src->def) + 1 : 0, n);
     variant_add(b, src, v, false);
@@ -136,14 +125,14 @@ static bool all_zero(const struct value *v)
 }
 
 /* Zeros have every layout: made anew in the one asked for. */
-static struct value *zeros_as(struct boxer *b, int stage, struct value *src, const struct layout *need, struct region *at)
+static struct value *zeros_as(struct boxer *b, int u, struct value *src, const struct layout *need, struct region *at)
 {
-    struct graph *g = b->p->stages[stage].graph;
+    struct graph *g = boxer_stage(b, u)->graph;
     const struct node *def = src->def;
     struct node *n = node_new(g, at, def->op, def->span);
     n->path = def->path;
-    n->phase = phase_of_region(b, stage, at);
-    n->stage = stage;
+    n->phase = phase_of_region(b, u, at);
+    n->stage = stage_of(b->m->plan, u);
     for (int i = 0; i < arrlen(def->attr); i++)
         arrput(n->attr, def->attr[i]);
     for (int k = 0; k < arrlen(def->in); k++)
@@ -164,15 +153,16 @@ static bool is_kept(const struct mesh *m, const struct layout *keep, const struc
 }
 
 /* The cheapest of src and what it was converted to before, to start from. */
-static struct value *cheapest(struct boxer *b, struct value *src, const struct layout *need, struct region *place,
-                              enum phase when)
+static struct value *cheapest(struct boxer *b, int u, struct value *src, const struct layout *need, struct region *place)
 {
+    struct root when = boxer_find_root(b, u, place);
     struct value *best = src, **list = hmget(b->variants, src);
     double best_cost = convert_cost(src, &src->lay, need, b->mesh);
     double bytes = layout_bytes(src, &src->lay, b->mesh);
     for (int i = 0; i < arrlen(list); i++) {
         struct value *v = list[i];
-        if (!same_walk(v->region, place) || v->def->op == &op_box_accumulate || node_root_phase(v->def) > when)
+        if (!same_walk(v->region, place) || v->def->op == &op_box_accumulate ||
+            !root_before(boxer_find_root(b, u, v->def->region), when))
             continue;
         bool kept = src->keep && is_kept(b->mesh, src->keep, &v->lay);
         if (v->region != place && !kept && (!hmget(b->costly, v) || layout_bytes(v, &v->lay, b->mesh) > bytes))
@@ -186,34 +176,34 @@ static struct value *cheapest(struct boxer *b, struct value *src, const struct l
     return isinf(best_cost) ? NULL : best;
 }
 
-struct value *boxer_convert(struct boxer *b, int stage, struct value *src, const struct layout *need, struct region *at,
+struct value *boxer_convert(struct boxer *b, int u, struct value *src, const struct layout *need, struct region *at,
                             enum phase phase)
 {
     if (layout_agrees(b->mesh, &src->lay, need))
         return src;
-    src = boxer_accumulated(b, stage, src, need);
+    src = boxer_accumulated(b, u, src, need);
     if (layout_agrees(b->mesh, &src->lay, need))
         return src;
-    struct region *place = place_for(b, stage, src, at, phase);
+    struct region *place = place_for(b, u, src, at, phase);
     if (all_zero(src)) {
         struct value **list = hmget(b->variants, src);
         for (int i = 0; i < arrlen(list); i++)
             if (list[i]->region == place && layout_agrees(b->mesh, &list[i]->lay, need))
                 return list[i];
-        struct value *v = zeros_as(b, stage, src, need, place);
+        struct value *v = zeros_as(b, u, src, need, place);
         variant_add(b, src, v, false);
         return v;
     }
-    enum phase when = phase_of_region(b, stage, place);
-    struct value *from = cheapest(b, src, need, place, when);
+    enum phase when = phase_of_region(b, u, place);
+    struct value *from = cheapest(b, u, src, need, place);
     if (!from)
         BUG("%s cannot go from %s to %s", src->path, layout_text(src, &src->lay, b->mesh),
             layout_text(src, need, b->mesh));
     struct step steps[MAX_STEP];
     int count = convert_path(from, &from->lay, need, b->mesh, steps, MAX_STEP);
     for (int i = 0; i < count; i++) {
-        struct node *n = boxing_node(b, stage, &steps[i], place, when);
-        struct value *v = boxing_out(b, stage, n, from, &steps[i]);
+        struct node *n = boxing_node(b, u, &steps[i], place, when);
+        struct value *v = boxing_out(b, u, n, from, &steps[i]);
         hmput(b->costly, v, step_is_comm(steps[i].kind) || hmget(b->costly, from));
         variant_add(b, src, v, hmget(b->costly, v));
         from = v;

@@ -73,10 +73,11 @@ void check_expectations(struct module *m)
         struct counting worst = { 0 };
         for (int s = 0; s < p->nstage; s++) {
             struct counting c = { .p = p, .x = x };
-            for (int ph = 0; ph < PHASES; ph++) {
-                c.phase = (enum phase)ph;
-                if (p->stages[s].phase[ENTRY_TRAIN][ph] && (x->phase < 0 || x->phase == ph))
-                    region_walk(p->stages[s].phase[ENTRY_TRAIN][ph], count_node, &c);
+            struct root *roots = stage_roots(&p->stages[s], ENTRY_TRAIN);
+            for (int k = 0; k < arrlen(roots); k++) {
+                c.phase = roots[k].phase;
+                if (x->phase < 0 || x->phase == (int)c.phase)
+                    region_walk(roots[k].region, count_node, &c);
             }
             if (c.count > worst.count)
                 worst = c;

@@ -2,9 +2,9 @@
  * parameter used on several stages; the norm's partial sums; results for the host. */
 #include "boxer.h"
 
-static struct value **prime_of(struct boxer *b, int stage, const struct value *v)
+static struct value **prime_of(struct boxer *b, int u, const struct value *v)
 {
-    return &b->prime[(int64_t)stage * arrlen(b->g->values) + v->id];
+    return &b->prime[(int64_t)u * arrlen(b->g->values) + v->id];
 }
 
 struct value *boxer_link(struct boxer *b, int from, int to, struct value *sent, enum phase phase)
@@ -13,29 +13,34 @@ struct value *boxer_link(struct boxer *b, int from, int to, struct value *sent, 
     struct region *source = boxer_root(b, from, phase), *target = boxer_root(b, to, phase);
     if (sent->region->parent)
         BUG("%s cannot leave its repeat for another stage", sent->path);
-    struct link l = {.from = from, .to = to, .phase = phase, .what = sent->path, .entry = b->g->entry};
+    struct link l = {.from = stage_of(b->m->plan, from), .to = stage_of(b->m->plan, to), .phase = phase,
+                     .what = sent->path, .entry = b->g->entry};
+    if (phase_has_chunks(phase)) {
+        l.from_chunk = chunk_of(b->m->plan, from);
+        l.to_chunk = chunk_of(b->m->plan, to);
+    }
     for (int i = 0; i < arrlen(p->links); i++)
-        l.number += p->links[i].from == from && p->links[i].to == to;
+        l.number += p->links[i].from == l.from && p->links[i].to == l.to;
     int number = (int)arrlen(p->links);
 
-    struct node *send = node_new(p->stages[from].graph, source, &op_box_send, sent->span);
-    struct node *recv = node_new(p->stages[to].graph, target, &op_box_recv, sent->span);
+    struct node *send = node_new(p->stages[l.from].graph, source, &op_box_send, sent->span);
+    struct node *recv = node_new(p->stages[l.to].graph, target, &op_box_recv, sent->span);
     node_in(send, sent);
     if (phase_per_microbatch(phase)) {
         (void)arrpop(source->nodes);     /* sends come last: appended when the phase is complete */
         arrput(b->sends[phase], send);
         (void)arrpop(target->nodes);
-        int place = b->recvs[to * PHASES + phase]++;
+        int place = b->recvs[(phase_has_chunks(phase) ? to : l.to) * PHASES + phase]++;
         arrins(target->nodes, place, recv);
     }
     l.sent = sent;
     l.received = clone_out(b, to, recv, sent, &sent->lay);
-    l.received->path = mem_printf("%s~recv(%d)", sent->path, from);
+    l.received->path = mem_printf("%s~recv(%d)", sent->path, l.from);
     struct node *ends[] = {send, recv};
     for (int i = 0; i < 2; i++) {
         ends[i]->path = sent->path;
         ends[i]->phase = phase;
-        ends[i]->stage = i ? to : from;
+        ends[i]->stage = i ? l.to : l.from;
         node_set_int(ends[i], "link", number);
     }
     arrput(p->links, l);
@@ -57,39 +62,64 @@ static bool light(const struct value *v)
     return true;
 }
 
-/* A root source or light value: one clone per stage and phase. */
-static struct value *clone_here(struct boxer *b, int stage, struct value *v, enum phase phase)
+/* A root source or light value: one clone per root region. */
+static struct value *clone_here(struct boxer *b, int u, struct value *v, enum phase phase)
 {
-    struct source_key key = {.value = v, .stage = stage, .phase = phase};
+    u = phase_has_chunks(phase) ? u : stage_of(b->m->plan, u);
+    struct source_key key = {.value = v, .u = u, .phase = phase};
     struct value *here = hmget(b->sources, key);
     if (!here) {
-        struct value *before = *prime_of(b, stage, v);
-        boxer_clone(b, stage, v->def, boxer_root(b, stage, phase), phase);
-        here = *prime_of(b, stage, v);
-        *prime_of(b, stage, v) = before;
+        struct value *before = *prime_of(b, u, v);
+        boxer_clone(b, u, v->def, boxer_root(b, u, phase), phase);
+        here = *prime_of(b, u, v);
+        *prime_of(b, u, v) = before;
         hmput(b->sources, key, here);
     }
     return here;
 }
 
-struct value *boxer_obtain(struct boxer *b, int stage, struct value *v, const struct layout *need, enum phase phase)
+/* What another chunk of the same stage has made or received by then. */
+static struct value *on_same_stage(struct boxer *b, int u, const struct value *v, enum phase phase)
+{
+    const struct plan *plan = b->m->plan;
+    int stage = stage_of(plan, u);
+    struct root reader = {.phase = phase, .chunk = phase_has_chunks(phase) ? chunk_of(plan, u) : 0};
+    for (int chunk = 0; chunk < plan_chunks(plan); chunk++) {
+        struct value *there = *prime_of(b, virtual_of(plan, stage, chunk), v);
+        if (there && root_before(boxer_find_root(b, u, there->def ? there->def->region : there->region), reader))
+            return there;
+    }
+    return NULL;
+}
+
+struct value *boxer_carry(struct boxer *b, int from, int to, struct value *v, enum phase phase)
+{
+    bool link = stage_of(b->m->plan, from) != stage_of(b->m->plan, to);
+    return link ? boxer_link(b, from, to, v, phase) : v;
+}
+
+struct value *boxer_obtain(struct boxer *b, int u, struct value *v, const struct layout *need, enum phase phase)
 {
     if (v->def && (v->def->op->flags & OP_SOURCE) && !v->region->parent)
-        return clone_here(b, stage, v, phase);
-    struct value **prime = prime_of(b, stage, v);
+        return clone_here(b, u, v, phase);
+    struct value **prime = prime_of(b, u, v);
     if (*prime)
         return *prime;
     if (light(v))
-        return clone_here(b, stage, v, phase);
+        return clone_here(b, u, v, phase);
+    if ((*prime = on_same_stage(b, u, v, phase)))
+        return *prime;
     int home = home_of_value(b, v);
     struct value *sent = *prime_of(b, home, v);
     if (!sent) {
-        for (home = 0; home < b->p->nstage && !*prime_of(b, home, v); home++)
+        for (home = 0; home < b->p->nvirtual && !*prime_of(b, home, v); home++)
             ;
-        if (home == b->p->nstage)
-            BUG("%s is read on stage %d before it exists", v->path, stage);
+        if (home == b->p->nvirtual)
+            BUG("%s is read on virtual stage %d before it exists", v->path, u);
         sent = *prime_of(b, home, v);
     }
+    if (stage_of(b->m->plan, home) == stage_of(b->m->plan, u))
+        BUG("%s is read on virtual stage %d before chunk %d has made it", v->path, u, chunk_of(b->m->plan, home));
     /* travels as stored, unless the reader's layout is complete where that is partial, or smaller */
     bool partial = false;
     for (int i = 0; i < b->mesh->naxis; i++)
@@ -99,7 +129,7 @@ struct value *boxer_obtain(struct boxer *b, int stage, struct value *v, const st
     enum phase when = phase_per_microbatch(phase) && sent->def ? sent->def->phase : phase;
     if (partial || layout_bytes(sent, need, b->mesh) < layout_bytes(sent, &sent->lay, b->mesh))
         sent = boxer_convert(b, home, sent, need, boxer_root(b, home, when), when);
-    return *prime = boxer_link(b, home, stage, sent, when);
+    return *prime = boxer_link(b, home, u, sent, when);
 }
 
 /* ---- sums over stages ---- */
@@ -150,9 +180,10 @@ void boxer_sum_uses(struct boxer *b, struct node *n)
         struct region *at = boxer_root(b, s, n->phase);
         struct value *sum = NULL;
         for (int i = 0; i < arrlen(parts); i++) {
-            if (home_of_value(b, parts[i]) != s)
+            int home = home_of_value(b, parts[i]);
+            if (stage_of(b->m->plan, home) != s)
                 continue;
-            struct value *v = boxer_read(b, s, parts[i], &out->lay, at, n->phase);
+            struct value *v = boxer_read(b, home, parts[i], &out->lay, at, n->phase);
             if (sum) {
                 struct node *add = node_new(b->p->stages[s].graph, at, &op_add, n->span);
                 add->path = n->path;
@@ -191,6 +222,7 @@ void boxer_partials(struct boxer *b, struct node *n)
 {
     int stages = b->p->nstage;
     const struct layout *lay = &n->out[0]->lay;
+    const struct plan *plan = b->m->plan;
     unsigned axes = 0;
     for (int s = 0; s < stages; s++) {
         struct region *at = boxer_root(b, s, n->phase);
@@ -198,18 +230,21 @@ void boxer_partials(struct boxer *b, struct node *n)
         int64_t *entry = NULL, next = 0;
         for (int k = 0; k < arrlen(n->in); k++) {
             struct value *v = n->in[k];
-            int64_t blocks = 1, inner = 1, first = 0;
+            int64_t blocks = 1, inner = 1;
+            const int64_t *cut = NULL;
             for (struct region *r = v->region; r->parent; r = r->parent) {
                 blocks *= r->count;
                 if (r->parent->parent)
                     inner *= r->count;
-                else if (stages > 1 && region_cut(r))
-                    first = region_cut(r)[s];
+                else if (stages > 1)
+                    cut = region_cut(r);
             }
-            bool here = v->region->parent ? *prime_of(b, s, v) != NULL : home_of_value(b, v) == s;
-            if (here) {
-                arrput(in, boxer_read(b, s, v, n->need ? &n->need[k] : &v->lay, at, n->phase));
-                arrput(entry, next + first * inner);
+            for (int chunk = 0; chunk < plan_chunks(plan); chunk++) {
+                int u = virtual_of(plan, s, chunk);
+                if (v->region->parent ? !*prime_of(b, u, v) : home_of_value(b, v) != u)
+                    continue;
+                arrput(in, boxer_read(b, u, v, n->need ? &n->need[k] : &v->lay, at, n->phase));
+                arrput(entry, next + (cut ? cut[u] : 0) * inner);
             }
             next += blocks;
         }
@@ -254,8 +289,8 @@ void boxer_output(struct boxer *b, struct node *n)
         struct region *at = boxer_root(b, s, n->phase);
         unsigned axes = 1u << b->mesh->pipe;
         struct value *share;
-        if (s == home) {
-            share = boxer_read(b, s, v, need, at, n->phase);
+        if (s == stage_of(b->m->plan, home)) {
+            share = boxer_read(b, home, v, need, at, n->phase);
         } else {
             struct node *zero = node_new(b->p->stages[s].graph, at, &op_constant, v->span);
             node_set_num(zero, "value", 0);

@@ -21,18 +21,18 @@ const int64_t *region_cut(struct region *body)
 
 int home_of_node(const struct boxer *b, const struct node *n)
 {
-    int stages = b->p->nstage;
+    int count = b->p->nvirtual;
     n = node_at_root(n);
-    if (stages == 1)
+    if (count == 1)
         return 0;
     if (n->body) {
         const int64_t *cut = region_cut(n->body);
         if (cut) {                       /* the results are where the walk ends */
             bool reverse = n->body->reverse;
-            for (int i = 0; i < stages; i++) {
-                int s = reverse ? i : stages - 1 - i;
-                if (cut[s + 1] > cut[s])
-                    return s;
+            for (int i = 0; i < count; i++) {
+                int u = reverse ? i : count - 1 - i;
+                if (cut[u + 1] > cut[u])
+                    return u;
             }
         }
         const struct node *forward = region_origin(n->body)->owner;
@@ -152,9 +152,9 @@ static void note_params(struct node *n, void *context)
         if (!v || !v->def || v->def->op != &op_param || v->region->parent)
             continue;
         const struct param *param = node_ptr(v->def, "param");
-        for (int s = 0; s < stages; s++)
-            if (w->cut ? w->cut[s + 1] > w->cut[s] : s == w->home)
-                w->b->param_on[param->index * stages + s] = true;
+        for (int u = 0; u < w->b->p->nvirtual; u++)
+            if (w->cut ? w->cut[u + 1] > w->cut[u] : u == w->home)
+                w->b->param_on[param->index * stages + stage_of(w->b->m->plan, u)] = true;
     }
 }
 

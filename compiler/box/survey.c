@@ -8,7 +8,7 @@ struct survey {
     struct record *records;          /* stb_ds array */
     enum entry entry;
     enum phase phase;
-    int stage;
+    int stage, chunk;
 };
 
 /* All of a stack where a node at root reads a body's value. */
@@ -103,8 +103,8 @@ static void add_record(struct survey *s, const struct node *n)
     for (int i = 0; i < arrlen(s->records); i++) {
         struct record *o = &s->records[i];
         bool bucket = r.phase == PHASE_UPDATE && r.values > 1 && o->values > 1;
-        if (o->entry == r.entry && o->phase == r.phase && o->recompute == r.recompute && !strcmp(o->kind, r.kind) && !strcmp(o->axis, r.axis) &&
-            arrlast(o->stages) != s->stage &&
+        if (o->entry == r.entry && o->phase == r.phase && o->recompute == r.recompute && !strcmp(o->kind, r.kind) &&
+            !strcmp(o->axis, r.axis) && (arrlast(o->stages) != s->stage || o->chunk != s->chunk) &&
             (bucket || (!strcmp(o->where, r.where) && !strcmp(o->value, r.value) && !strcmp(o->type, r.type))))
             same = o;
     }
@@ -112,16 +112,20 @@ static void add_record(struct survey *s, const struct node *n)
         same->route = mem_printf("%s, %s", same->route, r.route);
     if (!same) {
         r.total = NEW_ARRAY(int64_t, p->nstage);
+        r.calls = NEW_ARRAY(int64_t, p->nstage);
         arrput(s->records, r);
         same = &arrlast(s->records);
     }
     if (r.bytes > same->bytes)
         same->bytes = r.bytes;
-    if (r.times > same->times) {
-        same->times = r.times;
+    same->calls[s->stage] += r.times;
+    if (same->calls[s->stage] > same->times)
+        same->times = same->calls[s->stage];
+    if (r.blocks > same->blocks)
         same->blocks = r.blocks;
-    }
-    arrput(same->stages, s->stage);
+    if (!arrlen(same->stages) || arrlast(same->stages) != s->stage)
+        arrput(same->stages, s->stage);
+    same->chunk = s->chunk;
     same->total[s->stage] += r.bytes * r.times;
 }
 
@@ -136,12 +140,13 @@ struct record *comm_survey(const struct physical *p)
     struct survey s = {.p = p};
     for (int e = 0; e < ENTRIES; e++)
         for (int ph = 0; ph < PHASES; ph++)
-            for (s.stage = 0; s.stage < p->nstage; s.stage++) {
-                s.entry = (enum entry)e;
-                s.phase = (enum phase)ph;
-                if (p->stages[s.stage].phase[e][ph])
-                    region_walk(p->stages[s.stage].phase[e][ph], survey_node, &s);
-            }
+            for (s.stage = 0; s.stage < p->nstage; s.stage++)
+                for (s.chunk = 0; s.chunk < p->stages[s.stage].nchunk; s.chunk++) {
+                    s.entry = (enum entry)e;
+                    s.phase = (enum phase)ph;
+                    if (p->stages[s.stage].phase[e][ph][s.chunk])
+                        region_walk(p->stages[s.stage].phase[e][ph][s.chunk], survey_node, &s);
+                }
     return s.records;
 }
 
@@ -163,7 +168,7 @@ struct total *comm_totals(const struct physical *p, const struct record *records
                 if (records[i].entry == ENTRY_TRAIN && !strcmp(records[i].axis, list[t].axis))
                     for (int k = 0; k < arrlen(records[i].stages); k++)
                         if (records[i].stages[k] == s) {
-                            calls += records[i].times;
+                            calls += records[i].calls[s];
                             bytes += records[i].total[s];
                         }
             if (bytes > list[t].bytes) {

@@ -9,10 +9,11 @@ struct record {
     enum entry entry;
     enum phase phase;
     int64_t bytes, times;            /* per call; per step and rank, on the busiest stage */
-    int64_t blocks;
+    int64_t blocks;                  /* of one chunk, on the busiest stage */
     int values;                      /* tensors in one call */
     int *stages;                     /* stb_ds array */
-    int64_t *total;                  /* bytes a step, per stage */
+    int chunk;                       /* of the last of them, the one seen last */
+    int64_t *total, *calls;          /* bytes and calls a step, per stage */
     const char *route;               /* of links: "stage 0 -> 1, 1 -> 2" */
     unsigned axes;
     struct span span;

@@ -48,7 +48,8 @@ bool emit_boxing(struct emitter *e, const struct node *n);     /* true: n was a 
 bool emit_strided(struct emitter *e, const struct node *n);    /* stack, concat, slice_grad, copies of views */
 
 /* class.c, step.c */
-void emit_phases(struct emitter *e);                           /* a function per phase of every entry */
+void emit_phases(struct emitter *e);                           /* a function per phase and chunk of every entry */
+const char *phase_function(const struct emitter *e, enum entry entry, enum phase f, int chunk);   /* its name */
 void emit_steps(struct emitter *e);                            /* a function per entry: one whole step */
 void emit_class(struct module *m, int stage, FILE *to);
 

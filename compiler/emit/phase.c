@@ -1,4 +1,4 @@
-/* A function per phase of each entry: the nodes of its region in order, repeats as loops. */
+/* A function per phase (and chunk) of each entry: the nodes of its region in order, repeats as loops. */
 #include "call.h"
 #include "emitter.h"
 
@@ -124,25 +124,30 @@ static void emit_region(struct emitter *e, struct region *r)
     }
 }
 
+const char *phase_function(const struct emitter *e, enum entry entry, enum phase f, int chunk)
+{
+    bool chunks = e->s->nchunk > 1 && phase_has_chunks(f);
+    return mem_printf("%s_%s%s", entry_name[entry], phase_name[f], chunks ? mem_printf("_%d", chunk) : "");
+}
+
 void emit_phases(struct emitter *e)
 {
-    for (int entry = 0; entry < ENTRIES; entry++)
-        for (int f = 0; f < PHASES; f++) {
-            struct region *r = e->s->phase[entry][f];
-            if (!r)
-                continue;
+    for (int entry = 0; entry < ENTRIES; entry++) {
+        struct root *roots = stage_roots(e->s, (enum entry)entry);
+        for (int i = 0; i < arrlen(roots); i++) {
             e->entry = (enum entry)entry;
-            e->phase = (enum phase)f;
+            e->phase = roots[i].phase;
             bool each = phase_per_microbatch(e->phase);
-            fprintf(e->functions, "static void %s_%s(struct fl_run *run%s)\n{\n", entry_name[entry], phase_name[f],
-                    each ? ", int mb" : "");
+            fprintf(e->functions, "static void %s(struct fl_run *run%s)\n{\n",
+                    phase_function(e, e->entry, e->phase, roots[i].chunk), each ? ", int mb" : "");
             e->indent = 1;
             plain(e, "char *const arena = run->arena;");
             plain(e, "const int64_t *const k = run->rank->constant;");
             if (!each)
                 plain(e, "const int mb = 0;");
             plain(e, "(void)arena, (void)k, (void)mb;");
-            emit_region(e, r);
+            emit_region(e, roots[i].region);
             fputs("}\n\n", e->functions);
         }
+    }
 }

@@ -33,7 +33,7 @@ void emit_plan_json(struct module *m, FILE *to)
             json_object_set_new(memory, memory_class_name[c], json_integer(st->bytes[c]));
         json_array_append_new(classes, json_pack("{s:i, s:I, s:I, s:o, s:i, s:o}", "stage", s, "arena_bytes",
                                                  (json_int_t)st->arena_bytes, "live_bytes", (json_int_t)st->live_bytes,
-                                                 "bytes", memory, "saved_slots", st->saved_slots, "order",
+                                                 "bytes", memory, "saved_slots", schedule_slots(st, PHASE_FORWARD, 0, PHASE_BACKWARD, 0), "order",
                                                  order_json(st)));
     }
     for (int i = 0; i < arrlen(p->comms); i++)

@@ -3,32 +3,38 @@
 #include "emitter.h"
 #include <string.h>
 
-static bool has(const struct emitter *e, enum entry entry, enum phase f)
+static bool has(const struct emitter *e, enum entry entry, enum phase f, int chunk)
 {
-    return e->s->phase[entry][f];
+    return e->s->phase[entry][f][chunk];
 }
 
 static void loop_all(struct emitter *e, enum entry entry, enum phase f)
 {
     int count = e->p->mesh->axis[e->p->mesh->mb].size;
-    if (!has(e, entry, f))
+    bool any = false;
+    for (int chunk = 0; chunk < e->s->nchunk; chunk++)
+        any |= has(e, entry, f, chunk);
+    if (!any)
         return;
-    fprintf(e->functions, "    for (int mb = 0; mb < %d; mb++) {\n        run->step.microbatch = mb;\n"
-            "        %s_%s(run, mb);\n    }\n", count, entry_name[entry], phase_name[f]);
+    fprintf(e->functions, "    for (int mb = 0; mb < %d; mb++) {\n        run->step.microbatch = mb;\n", count);
+    for (int chunk = 0; chunk < e->s->nchunk; chunk++)
+        if (has(e, entry, f, chunk))
+            fprintf(e->functions, "        %s(run, mb);\n", phase_function(e, entry, f, chunk));
+    fputs("    }\n", e->functions);
 }
 
 static void once(struct emitter *e, enum entry entry, enum phase f)
 {
-    if (has(e, entry, f))
-        fprintf(e->functions, "    %s_%s(run);\n", entry_name[entry], phase_name[f]);
+    if (has(e, entry, f, 0))
+        fprintf(e->functions, "    %s(run);\n", phase_function(e, entry, f, 0));
 }
 
 static void fire(struct emitter *e, const struct firing *f, const char *mb, const char *indent)
 {
-    if (!has(e, ENTRY_TRAIN, f->phase))
+    if (!has(e, ENTRY_TRAIN, f->phase, f->chunk))
         return;
-    fprintf(e->functions, "%srun->step.microbatch = %s;\n%s%s_%s(run, %s);\n", indent, mb, indent,
-            entry_name[ENTRY_TRAIN], phase_name[f->phase], mb);
+    fprintf(e->functions, "%srun->step.microbatch = %s;\n%s%s(run, %s);\n", indent, mb, indent,
+            phase_function(e, ENTRY_TRAIN, f->phase, f->chunk), mb);
 }
 
 static void scheduled(struct emitter *e)

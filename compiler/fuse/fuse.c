@@ -255,13 +255,15 @@ void fuse(struct module *m)
             arrput(w.readers, NULL);
         w.kept = NEW_ARRAY(bool, arrlen(w.readers) + 1);
         w.position = NEW_ARRAY(int, s->graph->nnode + 1);
-        for (int e = 0; e < ENTRIES; e++)
-            for (int f = 0; f < PHASES; f++)
-                if (s->phase[e][f])
-                    note(&w, s->phase[e][f]);
-        for (int e = 0; e < ENTRIES; e++)
-            for (int f = 0; f < PHASES; f++)
-                if (s->phase[e][f])
-                    fuse_region(&w, s->phase[e][f]);
+        for (int e = 0; e < ENTRIES; e++) {
+            struct root *roots = stage_roots(s, (enum entry)e);
+            for (int k = 0; k < arrlen(roots); k++)
+                note(&w, roots[k].region);
+        }
+        for (int e = 0; e < ENTRIES; e++) {
+            struct root *roots = stage_roots(s, (enum entry)e);
+            for (int k = 0; k < arrlen(roots); k++)
+                fuse_region(&w, roots[k].region);
+        }
     }
 }

@@ -137,13 +137,13 @@ static void clear_cells(struct run *r)
     }
 }
 
-/* Runs one phase on all stages until all have ended. A round in which no stage moves is a deadlock. */
-static void run_phase(struct run *r, enum phase phase)
+/* Runs one phase of one chunk on all stages until all have ended. A round in which no stage moves is a deadlock. */
+static void run_phase(struct run *r, enum phase phase, int chunk)
 {
     r->phase_count++;
     for (int s = 0; s < r->nmachine; s++) {
         struct machine *m = &r->machines[s];
-        m->running = r->physical ? r->physical->stages[s].phase[r->entry][phase] : m->graph->root;
+        m->running = r->physical ? r->physical->stages[s].phase[r->entry][phase][chunk] : m->graph->root;
         m->at = 0;
     }
     for (bool done = false; !done;) {
@@ -173,22 +173,26 @@ void run_step(struct run *r, int64_t step)
     r->microbatch = 0;
     clear_cells(r);
     if (!r->physical) {
-        run_phase(r, PHASE_FORWARD);
+        run_phase(r, PHASE_FORWARD, 0);
         return;
     }
     int64_t count = r->mesh->axis[r->mesh->mb].size;
+    int chunks = r->physical->stages[0].nchunk;
     arrsetlen(r->meetings, 0);
     for (r->microbatch = 0; r->microbatch < count; r->microbatch++)
-        run_phase(r, PHASE_COUNT);
+        run_phase(r, PHASE_COUNT, 0);
     r->microbatch = 0;
-    run_phase(r, PHASE_SETUP);
+    run_phase(r, PHASE_SETUP, 0);
     for (r->microbatch = 0; r->microbatch < count; r->microbatch++) {
-        run_phase(r, PHASE_FORWARD);
-        run_phase(r, PHASE_BACKWARD);
-        run_phase(r, PHASE_WEIGHT);
+        for (int chunk = 0; chunk < chunks; chunk++)
+            run_phase(r, PHASE_FORWARD, chunk);
+        for (int chunk = chunks - 1; chunk >= 0; chunk--)
+            run_phase(r, PHASE_BACKWARD, chunk);
+        for (int chunk = chunks - 1; chunk >= 0; chunk--)
+            run_phase(r, PHASE_WEIGHT, chunk);
     }
     r->microbatch = 0;
-    run_phase(r, PHASE_UPDATE);
+    run_phase(r, PHASE_UPDATE, 0);
 }
 
 double run_output(const struct run *r, const char *name)

@@ -8,13 +8,17 @@
 #include "../op.h"
 #include "../passes.h"
 #include "place.h"
+#include <string.h>
+
+/* A range of blocks of a parameter that lies together: that of one chunk, for one in the repeat that is cut. */
+struct held { struct param *param; int64_t first; };
 
 struct work {
     struct physical *p;
     struct stage *s;
     struct node ***readers;      /* by value id */
     bool *result;                /* by value id: read at the end of its body */
-    struct { struct param *key; struct buffer *value; } *params;   /* hash map */
+    struct { struct held key; struct buffer *value; } *params;     /* hash map */
 };
 
 bool op_takes_strides(const struct op *op)
@@ -126,13 +130,20 @@ static struct buffer *own(struct work *w, struct value *v, enum memory_class cla
 static void place_param(struct work *w, struct value *v)
 {
     struct param *q = node_ptr(v->def, "param");
-    struct buffer *b = hmget(w->params, q);
+    const struct region *outermost = v->region;
+    while (region_depth(outermost) > 1)
+        outermost = outermost->parent;
+    struct held held;
+    memset(&held, 0, sizeof held);
+    held.param = q;
+    held.first = outermost->first;
+    struct buffer *b = hmget(w->params, held);
     if (!b) {
         b = own(w, v, q->is_state ? MEM_STATE : MEM_PARAM);
         b->param = q;
         b->persistent = b->constant = true;
         buffer_stack(b, v->region);
-        hmput(w->params, q, b);
+        hmput(w->params, held, b);
         return;
     }
     int perm[MAX_DIM];
@@ -405,15 +416,17 @@ void layout(struct module *m)
         for (int v = 0; v < arrlen(w.s->graph->values); v++)
             arrput(w.readers, NULL);
         w.result = NEW_ARRAY(bool, arrlen(w.readers) + 1);
-        for (int e = 0; e < ENTRIES; e++)
-            for (int f = 0; f < PHASES; f++)
-                if (w.s->phase[e][f])
-                    note_readers(&w, w.s->phase[e][f]);
+        struct root *roots = NULL;
+        for (int e = 0; e < ENTRIES; e++) {
+            struct root *more = stage_roots(w.s, (enum entry)e);
+            for (int k = 0; k < arrlen(more); k++)
+                arrput(roots, more[k]);
+        }
+        for (int k = 0; k < arrlen(roots); k++)
+            note_readers(&w, roots[k].region);
         note_stacked(&w);
-        for (int e = 0; e < ENTRIES; e++)
-            for (int f = 0; f < PHASES; f++)
-                if (w.s->phase[e][f])
-                    place_region(&w, w.s->phase[e][f]);
+        for (int k = 0; k < arrlen(roots); k++)
+            place_region(&w, roots[k].region);
         stack_views(w.s);
     }
 }

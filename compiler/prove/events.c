@@ -48,10 +48,10 @@ static void send(struct builder *b, int link, int i, const struct node *n)
     add(b, EVENT_POST_SEND, link, -1, i, n);
 }
 
-/* One run of a phase for micro-batch i (0 in phases that run once). */
-static void run_phase(struct builder *b, enum phase phase, int i)
+/* One run of a phase of a chunk for micro-batch i (0 in phases that run once). */
+static void run_phase(struct builder *b, enum phase phase, int chunk, int i)
 {
-    struct region *root = b->stage->phase[b->entry][phase];
+    struct region *root = b->stage->phase[b->entry][phase][chunk];
     b->phase = phase;
     b->running = i;
     for (int k = 0; root && k < arrlen(root->nodes); k++) {
@@ -65,14 +65,25 @@ static void run_phase(struct builder *b, enum phase phase, int i)
     }
 }
 
+/* Micro-batches that are between the first actor of a stage and the last at once. */
+static int most_under_way(const struct stage *s)
+{
+    enum phase last = PHASE_FORWARD;
+    for (int i = 0; i < arrlen(s->order); i++)
+        last = s->order[i].phase > last ? s->order[i].phase : last;
+    return schedule_slots(s, PHASE_FORWARD, 0, last, 0);
+}
+
 /* Repetitions of a stage's steady state that need no look of their own. A circle of waits visits a stage once at most,
  * and each of its edges spans no more micro-batches than are under way; so one that exists at all exists, moved, within
  * this many repetitions. */
 static int spare(const struct physical *p, enum entry entry)
 {
     int m = (int)p->module->plan->microbatches, under_way = 0, slots = 0, skip = m;
-    for (int s = 0; s < p->nstage; s++)
-        under_way = p->stages[s].saved_slots > under_way ? p->stages[s].saved_slots : under_way;
+    for (int s = 0; s < p->nstage; s++) {
+        int saved = most_under_way(&p->stages[s]);
+        under_way = saved > under_way ? saved : under_way;
+    }
     for (int k = 0; k < arrlen(p->links); k++) {
         slots = p->links[k].slots_sent > slots ? p->links[k].slots_sent : slots;
         slots = p->links[k].slots_received > slots ? p->links[k].slots_received : slots;
@@ -99,7 +110,7 @@ static void run_order(struct builder *b)
     int to = longest ? from + longest->len * b->skip : 0;
     for (int i = 0; i < arrlen(s->order); i++)
         if (i < from || i >= to)
-            run_phase(b, s->order[i].phase, s->order[i].microbatch - (i >= to && longest ? b->skip : 0));
+            run_phase(b, s->order[i].phase, s->order[i].chunk, s->order[i].microbatch - (i >= to && longest ? b->skip : 0));
 }
 
 /* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
@@ -114,15 +125,16 @@ static void build_stage(struct builder *b)
             add(b, EVENT_POST_RECV, k, -1, i, NULL);
     }
     for (int i = 0; i < b->microbatches; i++)
-        run_phase(b, PHASE_COUNT, i);
-    run_phase(b, PHASE_SETUP, 0);
+        run_phase(b, PHASE_COUNT, 0, i);
+    run_phase(b, PHASE_SETUP, 0, 0);
     if (b->entry == ENTRY_TRAIN) {
         run_order(b);
     } else {
         for (int i = 0; i < b->microbatches; i++)
-            run_phase(b, PHASE_FORWARD, i);
+            for (int chunk = 0; chunk < b->stage->nchunk; chunk++)
+                run_phase(b, PHASE_FORWARD, chunk, i);
     }
-    run_phase(b, PHASE_UPDATE, 0);
+    run_phase(b, PHASE_UPDATE, 0, 0);
 }
 
 /* ---- the run ---- */

@@ -67,7 +67,7 @@ static json_t *stage_json(const struct stage *s)
     for (int i = 0; i < arrlen(s->rolls); i++)
         json_array_append_new(rolls, json_pack("{s:i, s:i, s:i}", "start", s->rolls[i].start, "len", s->rolls[i].len,
                                                "times", s->rolls[i].times));
-    return json_pack("{s:i, s:i, s:o, s:o}", "stage", s->index, "slots", s->saved_slots, "order", order, "rolls", rolls);
+    return json_pack("{s:i, s:i, s:o, s:o}", "stage", s->index, "slots", schedule_slots(s, PHASE_FORWARD, 0, PHASE_BACKWARD, 0), "order", order, "rolls", rolls);
 }
 
 static json_t *link_json(const struct link *l)
@@ -80,7 +80,8 @@ static json_t *link_json(const struct link *l)
 void schedule_dump(FILE *to, struct module *m, bool json)
 {
     const struct physical *p = m->physical;
-    static const char *const name[] = {[SCHEDULE_GPIPE] = "gpipe", [SCHEDULE_ONE_F_ONE_B] = "one_f_one_b"};
+    static const char *const name[] = {[SCHEDULE_GPIPE] = "gpipe", [SCHEDULE_ONE_F_ONE_B] = "one_f_one_b",
+                                       [SCHEDULE_INTERLEAVED] = "interleaved"};
     const char *schedule = p->nstage > 1 ? name[m->plan->schedule] : "sequential";
     struct actors *a = schedule_actors(m->plan, p->nstage);
     if (json) {
@@ -101,8 +102,8 @@ void schedule_dump(FILE *to, struct module *m, bool json)
             p->nstage == 1 ? "" : "s", (int)m->plan->microbatches, m->plan->microbatches == 1 ? "" : "es");
     fprintf(to, "bubble %.4f of %d unit times (forward 1, backward 2)\n", p->bubble, a->makespan);
     for (int s = 0; s < p->nstage; s++) {
-        fprintf(to, "stage %d: %d slot%s from forward to backward; order", s, p->stages[s].saved_slots,
-                p->stages[s].saved_slots == 1 ? "" : "s");
+        int slots = schedule_slots(&p->stages[s], PHASE_FORWARD, 0, PHASE_BACKWARD, 0);
+        fprintf(to, "stage %d: %d slot%s from forward to backward; order", s, slots, slots == 1 ? "" : "s");
         print_order(to, &p->stages[s]);
     }
     for (int i = 0; i < arrlen(p->links); i++) {

@@ -19,8 +19,42 @@ static int saved_slots(const struct plan *plan, int stages, int stage)
     return slots < m ? slots : m;
 }
 
+/* Forward and backward of every virtual stage; all chunks of a stage share the slots between the two, and take turns in
+ * groups of as many micro-batches as there are stages. */
+static struct actors *interleaved(const struct plan *plan)
+{
+    int stages = plan_stages(plan), chunks = plan_chunks(plan), m = (int)plan->microbatches;
+    struct actors *a = actors_new(stages, m);
+    for (int u = 0; u < stages * chunks; u++) {
+        int f = actors_add(a, stage_of(plan, u), PHASE_FORWARD, chunk_of(plan, u), 1);
+        int b = actors_add(a, stage_of(plan, u), PHASE_BACKWARD, chunk_of(plan, u), 2);
+        actors_need(a, b, f);
+        if (u > 0) {
+            actors_need(a, f, f - 2);
+            actors_need(a, b - 2, b);
+        }
+    }
+    for (int s = 0; s < stages; s++) {
+        int slots = 2 * (stages - s - 1) + (chunks - 1) * stages + 1;
+        struct queue *forward = actors_queue(a, s, stages < m ? stages : m);
+        for (int c = 0; c < chunks; c++)
+            arrput(forward->actors, 2 * virtual_of(plan, s, c));
+        struct queue *backward = actors_queue(a, s, stages < m ? stages : m);
+        for (int c = chunks - 1; c >= 0; c--)
+            arrput(backward->actors, 2 * virtual_of(plan, s, c) + 1);
+        struct register_file *saved = actors_register(a, slots < m * chunks ? slots : m * chunks);
+        for (int c = 0; c < chunks; c++) {
+            arrput(saved->writers, 2 * virtual_of(plan, s, c));
+            arrput(saved->readers, 2 * virtual_of(plan, s, c) + 1);
+        }
+    }
+    return actors_run(a) ? a : NULL;
+}
+
 struct actors *schedule_actors(const struct plan *plan, int stages)
 {
+    if (plan->schedule == SCHEDULE_INTERLEAVED && stages > 1)
+        return interleaved(plan);
     int *slots = NEW_ARRAY(int, stages);
     for (int s = 0; s < stages; s++)
         slots[s] = saved_slots(plan, stages, s);
@@ -39,7 +73,6 @@ void schedule(struct module *m)
     }
     for (int s = 0; s < p->nstage; s++) {
         struct stage *stage = &p->stages[s];
-        stage->saved_slots = saved_slots(plan, p->nstage, s);
         arrsetlen(stage->order, 0);
         for (int i = 0; i < arrlen(a->order[s]); i++)
             arrput(stage->order, a->order[s][i].what);

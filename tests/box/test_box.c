@@ -88,7 +88,7 @@ static void count_op(struct node *n, void *context)
 
 static int count(int stage, enum phase phase, const struct op *op)
 {
-    struct region *r = module->physical->stages[stage].phase[ENTRY_TRAIN][phase];
+    struct region *r = module->physical->stages[stage].phase[ENTRY_TRAIN][phase][0];
     found = 0;
     wanted = op;
     if (r)
@@ -132,7 +132,7 @@ static void gradients_share_one_reduction(void **state)
     assert_int_equal(count(0, PHASE_BACKWARD, &op_box_accumulate), 3);
     assert_int_equal(count(0, PHASE_UPDATE, &op_box_all_reduce), 2);     /* tp for one, then dp for all three */
     int dp = 0;
-    struct region *r = module->physical->stages[0].phase[ENTRY_TRAIN][PHASE_UPDATE];
+    struct region *r = module->physical->stages[0].phase[ENTRY_TRAIN][PHASE_UPDATE][0];
     for (int i = 0; i < arrlen(r->nodes); i++)
         if (r->nodes[i]->op == &op_box_all_reduce && node_int(r->nodes[i], "axes", 0) == 1 << DP) {
             dp++;
@@ -202,7 +202,7 @@ static void stages_are_linked(void **state)
     assert_int_equal(arrlen(p->links), 6);       /* three forward, three backward */
     for (int s = 0; s < 4; s++) {
         assert_int_equal(count(s, PHASE_FORWARD, &op_repeat), 1);
-        struct region *r = p->stages[s].phase[ENTRY_TRAIN][PHASE_FORWARD];
+        struct region *r = p->stages[s].phase[ENTRY_TRAIN][PHASE_FORWARD][0];
         assert_ptr_equal(r->nodes[0]->op, s ? &op_box_recv : r->nodes[0]->op);
         if (s < 3)
             assert_ptr_equal(arrlast(r->nodes)->op, &op_box_send);
@@ -256,7 +256,7 @@ static void bad_order_is_rejected(void **state)
 static void lost_send_is_rejected(void **state)
 {
     pipeline(2, 4);
-    struct region *r = module->physical->stages[0].phase[ENTRY_TRAIN][PHASE_FORWARD];
+    struct region *r = module->physical->stages[0].phase[ENTRY_TRAIN][PHASE_FORWARD][0];
     assert_ptr_equal(arrlast(r->nodes)->op, &op_box_send);
     (void)arrpop(r->nodes);
     assert_false(certificate_make(module->physical, ENTRY_TRAIN)->complete);

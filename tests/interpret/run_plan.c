@@ -187,10 +187,11 @@ static void run_mutants(struct module *m, const struct weights *start, const dou
 {
     struct collectives c = {0};
     int caught = 0;
-    for (int s = 0; s < m->physical->nstage; s++)
-        for (int p = 0; p < PHASES; p++)
-            if (m->physical->stages[s].phase[ENTRY_TRAIN][p])
-                region_walk(m->physical->stages[s].phase[ENTRY_TRAIN][p], find_collective, &c);
+    for (int s = 0; s < m->physical->nstage; s++) {
+        struct root *roots = stage_roots(&m->physical->stages[s], ENTRY_TRAIN);
+        for (int i = 0; i < arrlen(roots); i++)
+            region_walk(roots[i].region, find_collective, &c);
+    }
     for (int i = 0; i < arrlen(c.nodes); i++) {
         static struct log wrong;
         struct node *n = c.nodes[i];

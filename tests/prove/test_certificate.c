@@ -107,7 +107,7 @@ static void slots_count(void **state)
 static void swapped_reductions_are_rejected(void **state)
 {
     compile("dp2_tp2_pp2", "cpu");
-    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_UPDATE];
+    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_UPDATE][0];
     int swapped = 0;
     for (int i = 0; i < arrlen(r->nodes); i++)
         for (int k = 0; k < i; k++) {
@@ -136,7 +136,7 @@ static void steady_state_is_cut_short(void **state)
         events[i] = (long)arrlen(c->events[0]);
     }
     assert_int_equal(events[0], events[1]);
-    struct region *r = p->stages[0].phase[ENTRY_TRAIN][PHASE_FORWARD];
+    struct region *r = p->stages[0].phase[ENTRY_TRAIN][PHASE_FORWARD][0];
     assert_ptr_equal(arrlast(r->nodes)->op, &op_box_send);
     (void)arrpop(r->nodes);
     assert_false(certified());

@@ -69,7 +69,7 @@ static void end_of_arena_is_found(void **state)
 
 static void wrong_order_is_found(void **state)
 {
-    struct region *r = p->stages[0].phase[ENTRY_TRAIN][PHASE_UPDATE];
+    struct region *r = p->stages[0].phase[ENTRY_TRAIN][PHASE_UPDATE][0];
     for (int i = 0, n = (int)arrlen(r->nodes); i < n / 2; i++) {
         struct node *t = r->nodes[i];
         r->nodes[i] = r->nodes[n - 1 - i];
@@ -81,7 +81,7 @@ static void wrong_order_is_found(void **state)
 static void other_layout_is_found(void **state)
 {
     int tp = mesh_axis(p->mesh, "tp");
-    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_FORWARD];
+    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_FORWARD][0];
     for (int i = 0; i < arrlen(r->nodes); i++)
         if (r->nodes[i]->need && arrlen(r->nodes[i]->in) && r->nodes[i]->need[0].ax[tp].kind == SBP_B) {
             r->nodes[i]->need[0].ax[tp] = (struct sbp){.kind = SBP_P};

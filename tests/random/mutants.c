@@ -337,12 +337,12 @@ int main(int argc, char **argv)
         puts("the program is wrong as it is");
         return 1;
     }
-    for (int s = 0; s < m->physical->nstage; s++)
-        for (int p = 0; p < PHASES; p++)
-            if (m->physical->stages[s].phase[ENTRY_TRAIN][p]) {
-                t.stage = &m->physical->stages[s];
-                region_walk(t.stage->phase[ENTRY_TRAIN][p], collect, &t);
-            }
+    for (int s = 0; s < m->physical->nstage; s++) {
+        t.stage = &m->physical->stages[s];
+        struct root *roots = stage_roots(t.stage, ENTRY_TRAIN);
+        for (int i = 0; i < arrlen(roots); i++)
+            region_walk(roots[i].region, collect, &t);
+    }
     run_all(&t);
     int all = 0, seen = 0, none = 0;
     for (int k = 1; k < KINDS; k++) {
