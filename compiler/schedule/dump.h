@@ -1,8 +1,9 @@
-/* What the dump of the schedule shares with plan.json. */
+/* What the schedule pass shares with its dump. */
 #ifndef FLOWC_SCHEDULE_DUMP_H
 #define FLOWC_SCHEDULE_DUMP_H
-#include "../physical.h"
-#include <jansson.h>
+#include "../module.h"
+#include "simulate.h"
 
-json_t *order_json(const struct rolled *o);          /* laps of rolls of firings, as struct rolled says */
+struct actors *schedule_actors(const struct plan *plan, int stages);   /* run; NULL when the registers block each other */
+void timeline_draw(FILE *to, const struct actors *a, int columns);     /* a row per stage, a column per unit time */
 #endif
