@@ -78,7 +78,13 @@ struct expectation {             /* expect comm h[i] per microbatch, forward : a
     struct span span;
 };
 
-enum schedule_kind { SCHEDULE_GPIPE, SCHEDULE_ONE_F_ONE_B, SCHEDULE_INTERLEAVED };
+enum schedule_kind {
+#define SCHEDULE(id, name, spelling, chunks, splits, doc) SCHEDULE_##id,
+#include "schedules.def"
+#undef SCHEDULE
+    SCHEDULES
+};
+extern const char *const schedule_name[SCHEDULES];   /* as in the language: "one_f_one_b" */
 struct plan {
     const char *name;
     struct span span;
@@ -89,7 +95,9 @@ struct plan {
     enum schedule_kind schedule;
     int chunks;                  /* virtual stages that a stage holds, as the schedule asks; 0 as 1 */
     bool vee;                    /* the second half of them walks the stages back */
-    struct span pipeline_span;
+    bool split_backward;         /* weight gradients have a phase of their own (PHASE_WEIGHT) */
+    const char *schedule_file;   /* SCHEDULE_FILE: as written, without quotes */
+    struct span pipeline_span, schedule_span;
     const char *split;           /* path of the repeat that is cut, or NULL */
     struct span split_span;      /* `split h = [..]` */
     bool split_uneven;

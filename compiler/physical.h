@@ -69,8 +69,15 @@ struct link {                    /* point-to-point, rank to the rank of the same
 
 /* One actor firing of a schedule: a phase of one micro-batch (and chunk) on one stage. */
 struct firing { enum phase phase; int microbatch; int chunk; };
-struct roll {                    /* `times` repetitions of `len` firings from order[start]; each repetition adds 1 to every micro-batch */
-    int start, len, times;
+/* An order in rolled form: loops of firings, and loops of such loops, so that its size does not grow with the number of
+ * micro-batches. `beats` holds the first turn of every loop only. A roll is `times` turns of `len` beats from beats[start],
+ * in each of which a beat's micro-batch goes on by its `step`; a lap is the same of rolls, with `lap_step`. The order is
+ * all laps, one after the other. schedule/rolled.h makes, walks and shortens them. */
+struct beat { struct firing what; int step, lap_step; };
+struct roll { int start, len, times; };
+struct rolled {
+    struct beat *beats;                          /* stb_ds arrays */
+    struct roll *rolls, *laps;
 };
 
 enum memory_class { MEM_PARAM, MEM_GRAD, MEM_STATE, MEM_SAVED, MEM_LOCAL, MEM_COMM, MEM_INPUT, MEM_CLASSES };
@@ -114,8 +121,7 @@ struct stage {
     struct buffer **buffers;                     /* stb_ds array after allocate */
     int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
     int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
-    struct firing *order;                        /* stb_ds array: the train entry's forward, backward .. in one step */
-    struct roll *rolls;                          /* stb_ds array: the same, rolled */
+    struct rolled order;                         /* the train entry's forward, backward .. in one step */
 };
 
 struct physical {
@@ -126,7 +132,7 @@ struct physical {
     struct comm *comms;                          /* stb_ds array: created in this order on all ranks */
     struct link *links;                          /* stb_ds array */
     struct rank_constant *constants;             /* stb_ds array, filled by layout */
-    double bubble;                               /* per step, unit times */
+    double bubble;                               /* per step, unit times; below 0: the order cannot be run */
 };
 
 /* The root regions of an entry that are there, in the order in which a micro-batch goes through them: stb_ds array. */

@@ -5,6 +5,12 @@
 
 enum { MOST_STAGES = 1024 };
 
+static const struct { const char *spelling; int chunks; bool splits; } schedules[SCHEDULES] = {
+#define SCHEDULE(id, name, spelling, chunks, splits, doc) {spelling, chunks, splits},
+#include "../schedules.def"
+#undef SCHEDULE
+};
+
 static bool once(struct ast **slot, struct ast *a, const char *what)
 {
     if (*slot) {
@@ -73,41 +79,68 @@ static void split(struct frame *f, struct plan *p, struct ast *a)
 
 static void schedule_unknown(const char *name, struct span at)
 {
-    const char **names = NULL;
-    arrput(names, "gpipe");
-    arrput(names, "one_f_one_b");
-    arrput(names, "interleaved");
+    const char **names = NULL, *all = "";
+    for (int i = 0; i < SCHEDULES; i++) {
+        arrput(names, schedule_name[i]);
+        all = mem_printf("%s%s%s", all, !i ? "" : i + 1 < SCHEDULES ? ", " : " and ", schedules[i].spelling);
+    }
     struct diag *d = diag_error(E_SCHEDULE, at, "no schedule is called '%s'", name);
     const char *near = suggest(name, names);
     if (near)
         diag_help(d, "did you mean '%s'?", near);
     else
-        diag_help(d, "the schedules are gpipe, one_f_one_b and interleaved(2)");
+        diag_help(d, "the schedules are %s", all);
 }
 
-/* interleaved(4): so many chunks on each stage. */
-static void interleaved(struct frame *f, struct plan *p, struct ast *call)
+/* `one_f_one_b`, `interleaved(2)`, `file("x.csv")` */
+static void read_schedule(struct frame *f, struct plan *p, struct ast *value, struct span at)
 {
-    int64_t chunks = 2;
-    if (ast_count(call) != 2) {
-        struct diag *d = diag_error(E_SCHEDULE, call->span, "interleaved takes one number: how many chunks a stage has");
-        diag_help(d, "write interleaved(2)");
+    bool call = value && value->kind == AST_CALL;
+    struct ast *callee = call ? ast_kid(value, 0) : value, *argument = call ? ast_kid(value, 1) : NULL;
+    const char *name = callee && callee->kind == AST_NAME ? callee->name : value ? span_text(value->span) : "";
+    int found = -1;
+    for (int i = 0; i < SCHEDULES; i++)
+        if (!strcmp(schedule_name[i], name))
+            found = i;
+    p->schedule_span = value ? value->span : at;
+    if (found < 0) {
+        schedule_unknown(name, p->schedule_span);
         return;
     }
-    if (const_int(f, ast_kid(call, 1), 1, "the number of chunks of a stage", &chunks) && chunks > MAX_CHUNK) {
-        struct diag *d = diag_error(E_SCHEDULE, call->span, "%lld chunks on each stage, but at most %d are possible",
-                                    (long long)chunks, MAX_CHUNK);
-        diag_help(d, "take fewer chunks");
+    bool takes = found == SCHEDULE_INTERLEAVED || found == SCHEDULE_FILE;
+    if (call != takes || (call && ast_count(value) != 2)) {
+        struct diag *d = diag_error(E_SCHEDULE, p->schedule_span, "%s takes %s", name,
+                                    takes ? "one argument" : "no argument");
+        diag_help(d, "write it as `schedule = %s`", schedules[found].spelling);
         return;
     }
-    p->schedule = SCHEDULE_INTERLEAVED;
+    int64_t chunks = schedules[found].chunks;
+    if (found == SCHEDULE_INTERLEAVED) {
+        if (!const_int(f, argument, 2, "the number of chunks", &chunks))
+            return;
+        if (chunks > MAX_CHUNK) {
+            diag_error(E_SCHEDULE, argument->span, "%lld chunks on a stage, but at most %d are possible", (long long)chunks,
+                       MAX_CHUNK);
+            return;
+        }
+    }
+    if (found == SCHEDULE_FILE) {
+        if (argument->kind != AST_STRING) {
+            diag_error(E_SCHEDULE, argument->span, "the name of a file is a string");
+            return;
+        }
+        p->schedule_file = argument->name;
+    }
+    p->schedule = (enum schedule_kind)found;
     p->chunks = (int)chunks;
+    p->vee = found == SCHEDULE_ZB_V;
+    p->split_backward |= schedules[found].splits;
 }
 
 static void pipeline(struct frame *f, struct plan *p, struct ast *a)
 {
     static const char *const words[] = {"schedule", NULL};
-    struct ast *cut = NULL;
+    struct ast *cut = NULL, *backward = NULL;
     p->pipeline_span = a->span;
     p->mesh.pipe = mesh_axis(&p->mesh, a->name);
     if (p->mesh.pipe < 0 || p->mesh.pipe == p->mesh.mb) {
@@ -122,22 +155,16 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
     for (int i = 0; i < ast_count(a); i++) {
         struct ast *s = a->kids[i], *value = ast_kid(s, 0);
         if (s->kind == AST_SPLIT) {
-            if (once(&cut, s, "split"))
+            const char *what = ast_kid(s, 0)->name;
+            if (what && !strcmp(what, "backward") && !ast_kid(s, 1) && !s->is_int)
+                p->split_backward |= once(&backward, s, "split backward");
+            else if (once(&cut, s, "split"))
                 split(f, p, s);
             continue;
         }
         if (!settings_word(s, "pipeline", words))
             continue;
-        const char *name = value && value->kind == AST_NAME ? value->name : "";
-        const struct ast *called = value && value->kind == AST_CALL ? ast_kid(value, 0) : NULL;
-        if (called && called->kind == AST_NAME && !strcmp(called->name, "interleaved"))
-            interleaved(f, p, value);
-        else if (!strcmp(name, "gpipe"))
-            p->schedule = SCHEDULE_GPIPE;
-        else if (!strcmp(name, "one_f_one_b"))
-            p->schedule = SCHEDULE_ONE_F_ONE_B;
-        else
-            schedule_unknown(value ? span_text(value->span) : "", value ? value->span : s->span);
+        read_schedule(f, p, value, s->span);
     }
 }
 

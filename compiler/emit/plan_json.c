@@ -1,23 +1,8 @@
 /* plan.json: the plan for scripts and checkers: mesh, classes with their memory and rolled order, communicators, links.
  */
+#include "../schedule/dump.h"
 #include "emitter.h"
 #include <jansson.h>
-
-static json_t *order_json(const struct stage *s)
-{
-    json_t *rolls = json_array();
-    for (int i = 0; i < arrlen(s->rolls); i++) {
-        const struct roll *r = &s->rolls[i];
-        json_t *firings = json_array();
-        for (int k = 0; k < r->len; k++) {
-            const struct firing *f = &s->order[r->start + k];
-            json_array_append_new(firings, json_pack("{s:s, s:i, s:i}", "phase", phase_name[f->phase], "microbatch",
-                                                     f->microbatch, "chunk", f->chunk));
-        }
-        json_array_append_new(rolls, json_pack("{s:i, s:o}", "times", r->times, "firings", firings));
-    }
-    return rolls;
-}
 
 void emit_plan_json(struct module *m, FILE *to)
 {
@@ -31,10 +16,10 @@ void emit_plan_json(struct module *m, FILE *to)
         json_t *memory = json_object();
         for (int c = 0; c < MEM_CLASSES; c++)
             json_object_set_new(memory, memory_class_name[c], json_integer(st->bytes[c]));
-        json_array_append_new(classes, json_pack("{s:i, s:I, s:I, s:o, s:i, s:o}", "stage", s, "arena_bytes",
+        json_array_append_new(classes, json_pack("{s:i, s:I, s:I, s:o, s:o}", "stage", s, "arena_bytes",
                                                  (json_int_t)st->arena_bytes, "live_bytes", (json_int_t)st->live_bytes,
-                                                 "bytes", memory, "saved_slots", schedule_slots(st, PHASE_FORWARD, 0, PHASE_BACKWARD, 0), "order",
-                                                 order_json(st)));
+                                                 "bytes", memory, "order",
+                                                 order_json(&st->order)));
     }
     for (int i = 0; i < arrlen(p->comms); i++)
         json_array_append_new(comms, json_pack("{s:s, s:i}", "name", p->comms[i].name, "axes", (int)p->comms[i].axes));

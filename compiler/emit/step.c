@@ -1,6 +1,8 @@
 /* A function per entry that runs one whole step: counts, the micro-batches in the order of the schedule as rolled
  * loops, the update. */
+#include "../schedule/rolled.h"
 #include "emitter.h"
+#include <stdlib.h>
 #include <string.h>
 
 static bool has(const struct emitter *e, enum entry entry, enum phase f, int chunk)
@@ -37,20 +39,39 @@ static void fire(struct emitter *e, const struct firing *f, const char *mb, cons
             phase_function(e, ENTRY_TRAIN, f->phase, f->chunk), mb);
 }
 
+/* "8 + 4 * j + i" */
+static const char *microbatch_text(const struct beat *b, const struct roll *lap, const struct roll *roll)
+{
+    const int steps[] = {lap->times > 1 ? b->lap_step : 0, roll->times > 1 ? b->step : 0};
+    const char *text = b->what.microbatch ? mem_printf("%d", b->what.microbatch) : "";
+    for (int k = 0; k < 2; k++)
+        if (steps[k]) {
+            const char *by = abs(steps[k]) == 1 ? "" : mem_printf("%d * ", abs(steps[k]));
+            const char *sign = steps[k] < 0 ? (*text ? " - " : "-") : *text ? " + " : "";
+            text = mem_printf("%s%s%s%c", text, sign, by, "ji"[k]);
+        }
+    return *text ? text : "0";
+}
+
 static void scheduled(struct emitter *e)
 {
-    for (int i = 0; i < arrlen(e->s->rolls); i++) {
-        const struct roll *r = &e->s->rolls[i];
-        if (r->times > 1)
-            fprintf(e->functions, "    for (int i = 0; i < %d; i++) {\n", r->times);
-        for (int k = 0; k < r->len; k++) {
-            const struct firing *f = &e->s->order[r->start + k];
-            const char *mb = mem_printf("%d", f->microbatch);
-            if (r->times > 1)
-                mb = f->microbatch ? mem_printf("i + %d", f->microbatch) : "i";
-            fire(e, f, mb, r->times > 1 ? "        " : "    ");
+    const struct rolled *o = &e->s->order;
+    for (int l = 0; l < arrlen(o->laps); l++) {
+        const struct roll *lap = &o->laps[l];
+        const char *indent = lap->times > 1 ? "        " : "    ";
+        if (lap->times > 1)
+            fprintf(e->functions, "    for (int j = 0; j < %d; j++) {\n", lap->times);
+        for (int r = lap->start; r < lap->start + lap->len; r++) {
+            const struct roll *roll = &o->rolls[r];
+            const char *inner = roll->times > 1 ? mem_printf("    %s", indent) : indent;
+            if (roll->times > 1)
+                fprintf(e->functions, "%sfor (int i = 0; i < %d; i++) {\n", indent, roll->times);
+            for (int k = roll->start; k < roll->start + roll->len; k++)
+                fire(e, &o->beats[k].what, microbatch_text(&o->beats[k], lap, roll), inner);
+            if (roll->times > 1)
+                fprintf(e->functions, "%s}\n", indent);
         }
-        if (r->times > 1)
+        if (lap->times > 1)
             fputs("    }\n", e->functions);
     }
 }
@@ -65,7 +86,7 @@ void emit_steps(struct emitter *e)
                 entry_name[i]);
         loop_all(e, entry, PHASE_COUNT);
         once(e, entry, PHASE_SETUP);
-        if (entry == ENTRY_TRAIN && arrlen(e->s->rolls))
+        if (entry == ENTRY_TRAIN && !rolled_empty(&e->s->order))
             scheduled(e);
         else
             loop_all(e, entry, PHASE_FORWARD);

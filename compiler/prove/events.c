@@ -3,6 +3,7 @@
 #include "certificate.h"
 #include "../module.h"
 #include "../op.h"
+#include "../schedule/rolled.h"
 #include <string.h>
 
 struct builder {
@@ -14,7 +15,7 @@ struct builder {
     enum phase phase;
     int running;
     bool ahead;                  /* receives are posted ahead */
-    int skip;                    /* micro-batches of the steady state left out */
+    struct rolled order;
 };
 
 static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
@@ -65,52 +66,46 @@ static void run_phase(struct builder *b, enum phase phase, int chunk, int i)
     }
 }
 
-/* Micro-batches that are between the first actor of a stage and the last at once. */
-static int most_under_way(const struct stage *s)
+/* How far any firing of a stage lags behind the newest micro-batch, at most. */
+static int under_way(const struct rolled *order)
 {
-    enum phase last = PHASE_FORWARD;
-    for (int i = 0; i < arrlen(s->order); i++)
-        last = s->order[i].phase > last ? s->order[i].phase : last;
-    return schedule_slots(s, PHASE_FORWARD, 0, last, 0);
+    int newest = -1, most = 0;
+    struct firing f;
+    for (struct rolled_walk w = {.of = order}; rolled_next(&w, &f);) {
+        newest = f.microbatch > newest ? f.microbatch : newest;
+        most = newest - f.microbatch + 1 > most ? newest - f.microbatch + 1 : most;
+    }
+    return most;
 }
 
-/* Repetitions of a stage's steady state that need no look of their own. A circle of waits visits a stage once at most,
- * and each of its edges spans no more micro-batches than are under way; so one that exists at all exists, moved, within
- * this many repetitions. */
-static int spare(const struct physical *p, enum entry entry)
+/* Micro-batches of the steady state that need no look of their own. A circle of waits visits a stage once at most, and
+ * each of its edges spans no more micro-batches than are under way; so one that exists at all exists, moved, within as
+ * many as are kept. Orders in long loops are shortened by the same number on all stages. */
+static int spare(const struct physical *p, enum entry entry, struct rolled *order)
 {
-    int m = (int)p->module->plan->microbatches, under_way = 0, slots = 0, skip = m;
+    int m = (int)p->module->plan->microbatches, most = 0, slots = 0;
+    struct rolled shortest;
     for (int s = 0; s < p->nstage; s++) {
-        int saved = most_under_way(&p->stages[s]);
-        under_way = saved > under_way ? saved : under_way;
+        order[s] = p->stages[s].order;
+        rolled_shorten(&order[s], m, &shortest);
+        int here = under_way(&shortest);
+        most = here > most ? here : most;
     }
     for (int k = 0; k < arrlen(p->links); k++) {
         slots = p->links[k].slots_sent > slots ? p->links[k].slots_sent : slots;
         slots = p->links[k].slots_received > slots ? p->links[k].slots_received : slots;
     }
-    int64_t look = (int64_t)(p->nstage + 1) * (under_way + slots + 2);
-    for (int s = 0; entry == ENTRY_TRAIN && s < p->nstage; s++) {
-        int longest = 0;
-        for (int i = 0; i < arrlen(p->stages[s].rolls); i++)
-            longest = p->stages[s].rolls[i].times > longest ? p->stages[s].rolls[i].times : longest;
-        skip = longest < skip ? longest : skip;
+    int64_t skip = m - (int64_t)(p->nstage + 1) * (most + slots + 2);
+    for (int s = 0; s < p->nstage && skip > 0 && entry == ENTRY_TRAIN; s++) {
+        int cut = rolled_shorten(&p->stages[s].order, (int)skip, &order[s]);
+        if (cut < skip) {
+            skip = cut;
+            s = -1;              /* the others take out no more than this one can */
+        }
     }
-    return skip > look ? skip - (int)look : 0;
-}
-
-/* The scheduled firings, less the spare repetitions of the longest loop. */
-static void run_order(struct builder *b)
-{
-    const struct stage *s = b->stage;
-    const struct roll *longest = NULL;
-    for (int i = 0; b->skip && i < arrlen(s->rolls); i++)
-        if (!longest || s->rolls[i].times > longest->times)
-            longest = &s->rolls[i];
-    int from = longest ? longest->start + longest->len * (longest->times - b->skip) : 0;
-    int to = longest ? from + longest->len * b->skip : 0;
-    for (int i = 0; i < arrlen(s->order); i++)
-        if (i < from || i >= to)
-            run_phase(b, s->order[i].phase, s->order[i].chunk, s->order[i].microbatch - (i >= to && longest ? b->skip : 0));
+    for (int s = 0; s < p->nstage && skip <= 0; s++)
+        order[s] = p->stages[s].order;
+    return skip > 0 ? (int)skip : 0;
 }
 
 /* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
@@ -128,7 +123,9 @@ static void build_stage(struct builder *b)
         run_phase(b, PHASE_COUNT, 0, i);
     run_phase(b, PHASE_SETUP, 0, 0);
     if (b->entry == ENTRY_TRAIN) {
-        run_order(b);
+        struct firing f;
+        for (struct rolled_walk w = {.of = &b->order}; rolled_next(&w, &f);)
+            run_phase(b, f.phase, f.chunk, f.microbatch);
     } else {
         for (int i = 0; i < b->microbatches; i++)
             for (int chunk = 0; chunk < b->stage->nchunk; chunk++)
@@ -226,11 +223,11 @@ static void find_cycle(struct run *r)
     } while (s != first);
 }
 
-static struct certificate *make(const struct physical *p, enum entry entry, int skip)
+static struct certificate *make(const struct physical *p, enum entry entry, const struct rolled *order, int m)
 {
     struct certificate *c = NEW(struct certificate);
     struct run r = {.p = p, .c = c, .stages = p->nstage};
-    int links = (int)arrlen(p->links), m = (int)p->module->plan->microbatches - skip;
+    int links = (int)arrlen(p->links);
     bool ahead = !p->module->options || strcmp(p->module->options->target, "cuda") != 0;
     r.sent = NEW_ARRAY(bool *, links);
     r.posted = NEW_ARRAY(bool *, links);
@@ -242,7 +239,7 @@ static struct certificate *make(const struct physical *p, enum entry entry, int 
     c->at = NEW_ARRAY(int, p->nstage);
     for (int s = 0; s < p->nstage; s++) {
         struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead,
-                            .skip = skip};
+                            .order = order[s]};
         build_stage(&b);
         c->events[s] = b.events;
     }
@@ -265,7 +262,10 @@ static struct certificate *make(const struct physical *p, enum entry entry, int 
 
 struct certificate *certificate_make(const struct physical *p, enum entry entry)
 {
-    int skip = spare(p, entry);
-    struct certificate *c = make(p, entry, skip);
-    return c->complete || !skip ? c : make(p, entry, 0);   /* the whole, for what is told about it */
+    struct rolled *order = NEW_ARRAY(struct rolled, p->nstage);
+    int m = (int)p->module->plan->microbatches, skip = spare(p, entry, order);
+    struct certificate *c = make(p, entry, order, m - skip);
+    for (int s = 0; s < p->nstage; s++)
+        order[s] = p->stages[s].order;
+    return c->complete || !skip ? c : make(p, entry, order, m);    /* the whole, for what is told about it */
 }

@@ -1,9 +1,8 @@
-/* What the schedule pass shares with its dump. */
+/* What the dump of the schedule shares with plan.json. */
 #ifndef FLOWC_SCHEDULE_DUMP_H
 #define FLOWC_SCHEDULE_DUMP_H
-#include "../module.h"
-#include "simulate.h"
+#include "../physical.h"
+#include <jansson.h>
 
-struct actors *schedule_actors(const struct plan *plan, int stages);   /* run; NULL when the registers block each other */
-void timeline_draw(FILE *to, const struct actors *a, int columns);     /* a row per stage, a column per unit time */
+json_t *order_json(const struct rolled *o);          /* laps of rolls of firings, as struct rolled says */
 #endif

@@ -1,4 +1,5 @@
-/* The simulation in unit times, and the actor system of a plain pipeline. */
+/* The simulation in unit times. From one instant to the next only those stages are looked at that became idle or for
+ * which something they wait for has finished. */
 #include "simulate.h"
 #include <limits.h>
 
@@ -7,7 +8,6 @@ struct actors *actors_new(int stages, int microbatches)
     struct actors *a = NEW(struct actors);
     a->stages = stages;
     a->microbatches = microbatches;
-    a->order = NEW_ARRAY(struct fired *, stages);
     return a;
 }
 
@@ -35,126 +35,162 @@ struct register_file *actors_register(struct actors *a, int slots)
 }
 
 struct state {
-    int *started;                /* per actor: firings begun; those of one actor go 0, 1, 2 .. */
+    struct actors *a;
     int *finish;                 /* actor * microbatches + i: when that firing ends; INT_MAX before it starts */
-    int *idle;                   /* per stage: when it is free */
+    int *next;                   /* per queue: firings done */
+    int *used;                   /* per register */
+    int *running;                /* per stage: the actor at work, or -1 */
+    int **queues;                /* per stage: its queues */
+    int **writes, **reads;       /* per actor: registers */
+    int **waiting;               /* per actor: stages with actors that need it */
+    int **ends;                  /* by instant, modulo `horizon`: stages whose work ends then */
+    int horizon;
+    int *ready;                  /* stages to look at now */
+    bool *listed;
 };
 
-/* What the queue fires next: its micro-batches in groups, each group through all chunks. */
-static bool queue_head(const struct actors *a, const struct queue *q, int *actor, int *microbatch)
+static void index_actors(struct state *s)
 {
-    int chunks = (int)arrlen(q->actors), m = a->microbatches;
-    if (q->next >= chunks * m)
-        return false;
-    int group = q->next / (chunks * q->group), first = group * q->group;
-    int size = first + q->group > m ? m - first : q->group, place = q->next - first * chunks;
-    *actor = q->actors[place / size];
-    *microbatch = first + place % size;
-    return true;
-}
-
-static int finished_by(const struct actors *a, const struct state *s, int actor, int now)
-{
-    int count = 0;
-    for (int i = s->started[actor] - 1; i >= 0; i--)
-        if (s->finish[actor * a->microbatches + i] <= now) {
-            count = i + 1;
-            break;
-        }
-    return count;
-}
-
-static bool contains(const int *set, int x)
-{
-    for (int i = 0; i < arrlen(set); i++)
-        if (set[i] == x)
-            return true;
-    return false;
-}
-
-static bool may_fire(const struct actors *a, const struct state *s, int actor, int microbatch, int now)
-{
-    const struct actor *it = &a->actor[actor];
-    for (int i = 0; i < arrlen(it->needs); i++)
-        if (s->finish[it->needs[i] * a->microbatches + microbatch] > now)
-            return false;
+    struct actors *a = s->a;
+    int n = (int)arrlen(a->actor);
+    s->queues = NEW_ARRAY(int *, a->stages);
+    s->writes = NEW_ARRAY(int *, n);
+    s->reads = NEW_ARRAY(int *, n);
+    s->waiting = NEW_ARRAY(int *, n);
+    for (int q = 0; q < arrlen(a->queue); q++)
+        arrput(s->queues[a->queue[q].stage], q);
     for (int r = 0; r < arrlen(a->registers); r++) {
-        const struct register_file *file = &a->registers[r];
-        if (!contains(file->writers, actor))
-            continue;
-        int used = 0;
-        for (int i = 0; i < arrlen(file->writers); i++)
-            used += s->started[file->writers[i]];
-        for (int i = 0; i < arrlen(file->readers); i++)
-            used -= finished_by(a, s, file->readers[i], now);
-        if (used >= file->slots)
-            return false;
+        for (int i = 0; i < arrlen(a->registers[r].writers); i++)
+            arrput(s->writes[a->registers[r].writers[i]], r);
+        for (int i = 0; i < arrlen(a->registers[r].readers); i++)
+            arrput(s->reads[a->registers[r].readers[i]], r);
     }
+    for (int i = 0; i < n; i++) {
+        s->horizon = a->actor[i].time >= s->horizon ? a->actor[i].time + 1 : s->horizon;
+        a->count[a->actor[i].stage] += a->microbatches;
+        for (int k = 0; k < arrlen(a->actor[i].needs); k++)
+            if (a->actor[a->actor[i].needs[k]].stage != a->actor[i].stage)
+                arrput(s->waiting[a->actor[i].needs[k]], a->actor[i].stage);
+    }
+    for (int i = 0; i < a->stages; i++)
+        a->order[i] = NEW_ARRAY(struct fired, a->count[i] + 1);
+}
+
+/* What the queue fires next: its micro-batches in groups, each group through all chunks. */
+static bool queue_head(const struct state *s, int queue, struct turn *head)
+{
+    const struct queue *q = &s->a->queue[queue];
+    int chunks = (int)arrlen(q->actors), m = s->a->microbatches, next = s->next[queue];
+    if (q->list) {
+        if (next < arrlen(q->list))
+            *head = q->list[next];
+        return next < arrlen(q->list);
+    }
+    if (next >= chunks * m)
+        return false;
+    int group = next / (chunks * q->group), first = group * q->group;
+    int size = first + q->group > m ? m - first : q->group, place = next - first * chunks;
+    *head = (struct turn){q->actors[place / size], first + place % size};
     return true;
 }
 
-static bool fire_one(struct actors *a, struct state *s, int stage, int now)
+static bool may_fire(const struct state *s, struct turn t, int now)
 {
-    for (int k = 0; k < arrlen(a->queue); k++) {
-        struct queue *q = &a->queue[k];
-        int actor, i;
-        if (q->stage != stage || !queue_head(a, q, &actor, &i) || !may_fire(a, s, actor, i, now))
+    const struct actor *it = &s->a->actor[t.actor];
+    for (int i = 0; i < arrlen(it->needs); i++)
+        if (s->finish[it->needs[i] * s->a->microbatches + t.microbatch] > now)
+            return false;
+    for (int i = 0; i < arrlen(s->writes[t.actor]); i++)
+        if (s->used[s->writes[t.actor][i]] >= s->a->registers[s->writes[t.actor][i]].slots)
+            return false;
+    return true;
+}
+
+static bool fire_one(struct state *s, int stage, int now)
+{
+    struct actors *a = s->a;
+    for (int k = 0; k < arrlen(s->queues[stage]); k++) {
+        int queue = s->queues[stage][k];
+        struct turn t;
+        if (!queue_head(s, queue, &t) || !may_fire(s, t, now))
             continue;
-        int stop = now + a->actor[actor].time;
-        s->finish[actor * a->microbatches + i] = stop;
-        s->started[actor]++;
-        s->idle[stage] = stop;
-        q->next++;
-        struct firing what = {.phase = a->actor[actor].phase, .microbatch = i, .chunk = a->actor[actor].chunk};
-        arrput(a->order[stage], ((struct fired){.what = what, .start = now, .stop = stop}));
+        const struct actor *it = &a->actor[t.actor];
+        int stop = now + it->time;
+        s->finish[t.actor * a->microbatches + t.microbatch] = stop;
+        s->next[queue]++;
+        s->running[stage] = t.actor;
+        for (int i = 0; i < arrlen(s->writes[t.actor]); i++)
+            s->used[s->writes[t.actor][i]]++;
+        struct firing what = {.phase = it->phase, .microbatch = t.microbatch, .chunk = it->chunk};
+        if (!a->busy[stage])
+            a->first[stage] = now;
+        a->busy[stage] += it->time;
+        a->last[stage] = stop;
+        a->order[stage][a->count[stage]++] = (struct fired){what, now, it->time};
+        arrput(s->ends[stop % s->horizon], stage);
         return true;
     }
     return false;
 }
 
-bool actors_run(struct actors *a)
+static void look_at(struct state *s, int stage)
 {
-    int n = (int)arrlen(a->actor), left = n * a->microbatches, busy = 0;
-    struct state s = {NEW_ARRAY(int, n), NEW_ARRAY(int, n * a->microbatches), NEW_ARRAY(int, a->stages)};
-    for (int i = 0; i < n * a->microbatches; i++)
-        s.finish[i] = INT_MAX;
-    for (int now = 0; left > 0;) {
-        int next = INT_MAX;
-        for (int stage = 0; stage < a->stages; stage++) {
-            if (s.idle[stage] <= now && fire_one(a, &s, stage, now)) {
-                left--;
-                busy += s.idle[stage] - now;
-            }
-            if (s.idle[stage] > now && s.idle[stage] < next)
-                next = s.idle[stage];
-            if (s.idle[stage] > a->makespan)
-                a->makespan = s.idle[stage];
-        }
-        if (next == INT_MAX && left > 0)
-            return false;
-        now = next;
-    }
-    a->bubble = a->makespan ? 1 - (double)busy / ((double)a->makespan * a->stages) : 0;
-    return true;
+    if (!s->listed[stage])
+        arrput(s->ready, stage);
+    s->listed[stage] = true;
 }
 
-struct actors *actors_pipeline(int stages, int microbatches, const int *slots)
+/* The work of these stages has ended: they are idle, their registers are given back, whoever waited may look. */
+static void end_work(struct state *s, int **ended)
 {
-    struct actors *a = actors_new(stages, microbatches);
-    for (int s = 0; s < stages; s++) {
-        int f = actors_add(a, s, PHASE_FORWARD, 0, 1), b = actors_add(a, s, PHASE_BACKWARD, 0, 2);
-        struct queue *q = actors_queue(a, s, microbatches);
-        arrput(q->actors, f);
-        q = actors_queue(a, s, microbatches);
-        arrput(q->actors, b);
-        struct register_file *saved = actors_register(a, slots[s]);
-        arrput(saved->writers, f);
-        arrput(saved->readers, b);
-        actors_need(a, b, f);
-        if (s > 0) {
-            actors_need(a, f, f - 2);
-            actors_need(a, b - 2, b);
-        }
+    for (int i = 0; i < arrlen(*ended); i++) {
+        int stage = (*ended)[i], actor = s->running[stage];
+        s->running[stage] = -1;
+        look_at(s, stage);
+        for (int k = 0; k < arrlen(s->reads[actor]); k++)
+            s->used[s->reads[actor][k]]--;
+        for (int k = 0; k < arrlen(s->waiting[actor]); k++)
+            look_at(s, s->waiting[actor][k]);
     }
-    return a;
+    if (*ended)
+        arrsetlen(*ended, 0);
+}
+
+bool actors_run(struct actors *a)
+{
+    int n = (int)arrlen(a->actor), left = 0, busy = 0;
+    struct state s = {.a = a, .finish = NEW_ARRAY(int, n * a->microbatches), .next = NEW_ARRAY(int, arrlen(a->queue)),
+                      .used = NEW_ARRAY(int, arrlen(a->registers)), .running = NEW_ARRAY(int, a->stages),
+                      .listed = NEW_ARRAY(bool, a->stages)};
+    a->order = NEW_ARRAY(struct fired *, a->stages);
+    a->count = NEW_ARRAY(int, a->stages);
+    a->busy = NEW_ARRAY(int, a->stages);
+    a->first = NEW_ARRAY(int, a->stages);
+    a->last = NEW_ARRAY(int, a->stages);
+    index_actors(&s);
+    s.ends = NEW_ARRAY(int *, s.horizon);
+    for (int i = 0; i < n * a->microbatches; i++)
+        s.finish[i] = INT_MAX;
+    for (int i = 0; i < a->stages; i++) {
+        left += a->count[i];
+        a->count[i] = 0;
+        s.running[i] = -1;
+        look_at(&s, i);
+    }
+    for (int now = 0; busy || arrlen(s.ready); now++) {
+        busy -= (int)arrlen(s.ends[now % s.horizon]);
+        end_work(&s, &s.ends[now % s.horizon]);
+        for (int i = 0; i < arrlen(s.ready); i++) {
+            int stage = s.ready[i];
+            s.listed[stage] = false;
+            if (s.running[stage] < 0 && fire_one(&s, stage, now)) {
+                left--;
+                busy++;
+                a->makespan = a->last[stage] > a->makespan ? a->last[stage] : a->makespan;
+            }
+        }
+        if (s.ready)
+            arrsetlen(s.ready, 0);
+    }
+    return left == 0;
 }

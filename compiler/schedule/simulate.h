@@ -4,7 +4,8 @@
  * counts and by the order in which a stage looks at its queues, nothing else.
  *
  * A queue holds the actors of one phase on one stage. With several chunks it serves them in groups: `group` micro-batches
- * of the first chunk, then the same of the next one, and so on. Queues of a stage are tried in the order they were added. */
+ * of the first chunk, then the same of the next one, and so on. Or it is a list of firings, one after the other: an order
+ * given from outside. Queues of a stage are tried in the order they were added. */
 #ifndef FLOWC_SIMULATE_H
 #define FLOWC_SIMULATE_H
 #include "../physical.h"
@@ -15,25 +16,26 @@ struct actor {
     int chunk, time;             /* unit times it takes */
     int *needs;                  /* stb_ds array: actors that must have finished the micro-batch */
 };
+struct turn { int actor, microbatch; };
 struct queue {
     int stage, group;
     int *actors;                 /* stb_ds array: one per chunk */
-    int next;                    /* firings done */
+    struct turn *list;           /* stb_ds array: instead */
 };
-struct register_file {           /* slots shared by what `writers` write and `readers` give back */
+struct register_file {           /* slots shared by what `writers` write and `readers` give back, all on one stage */
     int *writers, *readers;      /* stb_ds arrays of actors */
     int slots;
 };
-struct fired { struct firing what; int start, stop; };
+struct fired { struct firing what; int start, time; };
 struct actors {
     int stages, microbatches;
     struct actor *actor;                     /* stb_ds arrays */
     struct queue *queue;
     struct register_file *registers;
     /* results */
-    struct fired **order;                    /* per stage a stb_ds array in time order */
+    struct fired **order;                    /* per stage, in time order */
+    int *count, *busy, *first, *last;        /* per stage: firings, time at work, start of the first, end of the last */
     int makespan;
-    double bubble;                           /* (makespan - busy) / makespan, over all stages */
 };
 
 struct actors *actors_new(int stages, int microbatches);
@@ -42,10 +44,5 @@ void actors_need(struct actors *a, int actor, int producer);
 struct queue *actors_queue(struct actors *a, int stage, int group);                    /* arrput its actors */
 struct register_file *actors_register(struct actors *a, int slots);                    /* arrput writers and readers */
 bool actors_run(struct actors *a);           /* false: back-pressure and needs block each other for ever */
-
-/* F and B of every stage with this many slots between them on each: gpipe and one_f_one_b. */
-struct actors *actors_pipeline(int stages, int microbatches, const int *slots);
-
-/* The same firings as repeated patterns whose micro-batches move on by one: a stb_ds array that covers them all. */
-struct roll *roll_firings(const struct firing *order, int count);
+int actors_bound(const struct actors *a);    /* no order of these actors ends earlier (bound.c) */
 #endif

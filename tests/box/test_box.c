@@ -9,6 +9,7 @@
 #include "passes.h"
 #include "base/diag.h"
 #include "prove/certificate.h"
+#include "schedule/rolled.h"
 
 enum { PP, DP, TP, MB };
 static const struct sbp P = {.kind = SBP_P}, B = {.kind = SBP_B}, S0 = {.kind = SBP_S};
@@ -234,18 +235,24 @@ static void bad_order_is_rejected(void **state)
 {
     pipeline(2, 4);
     struct physical *p = module->physical;
-    struct firing *order = p->stages[0].order;
-    for (int i = 0; i + 1 < arrlen(order); i++)
+    struct firing order[8], f;
+    int n = 0;
+    for (struct rolled_walk w = {.of = &p->stages[0].order}; rolled_next(&w, &f);)
+        order[n++] = f;
+    assert_int_equal(n, 8);
+    for (int i = 0; i + 1 < n; i++)
         if (order[i].phase == PHASE_FORWARD && order[i + 1].phase == PHASE_BACKWARD) {
-            struct firing f = order[i];          /* F1 B0 becomes B0 F1: still fine; then B0 before F0 */
+            f = order[i];                        /* F1 B0 becomes B0 F1: still fine; then B0 before F0 */
             order[i] = order[i + 1];
             order[i + 1] = f;
             break;
         }
+    p->stages[0].order = rolled_make(order, n);
     assert_true(certificate_make(p, ENTRY_TRAIN)->complete);
-    struct firing f = order[0];
+    f = order[0];
     order[0] = order[1];
     order[1] = f;
+    p->stages[0].order = rolled_make(order, n);
     struct certificate *c = certificate_make(p, ENTRY_TRAIN);
     assert_false(c->complete);
     assert_int_equal(arrlen(c->cycle), 2);
