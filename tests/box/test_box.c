@@ -89,11 +89,11 @@ static void count_op(struct node *n, void *context)
 
 static int count(int stage, enum phase phase, const struct op *op)
 {
-    struct region *r = module->physical->stages[stage].phase[ENTRY_TRAIN][phase][0];
     found = 0;
     wanted = op;
-    if (r)
-        region_walk(r, count_op, NULL);
+    for (int chunk = 0; chunk < MAX_CHUNK; chunk++)
+        if (module->physical->stages[stage].phase[ENTRY_TRAIN][phase][chunk])
+            region_walk(module->physical->stages[stage].phase[ENTRY_TRAIN][phase][chunk], count_op, NULL);
     return found;
 }
 
@@ -142,10 +142,15 @@ static void gradients_share_one_reduction(void **state)
     assert_int_equal(dp, 1);
 }
 
-/* x -> repeat of four blocks over the stages -> y, and back; the weight is used before and after */
-static void pipeline(int stages, int microbatches)
+/* x -> repeat of four blocks over the virtual stages -> y, and back; the weight is used before and after */
+static void pipeline_of(int ranks, int chunks, bool vee, int microbatches)
 {
-    begin(stages, 1, 1, microbatches);
+    begin(ranks, 1, 1, microbatches);
+    module->plan->chunks = chunks;
+    module->plan->vee = vee;
+    if (chunks > 1)
+        module->plan->schedule = SCHEDULE_INTERLEAVED;
+    int stages = ranks * chunks;
     struct layout full = lay(B, B, B), rows = lay(B, B, S0), grad = lay(B, B, P);
     int last = stages - 1;
     struct param *param = NEW(struct param);
@@ -193,6 +198,11 @@ static void pipeline(int stages, int microbatches)
     sgd->need[1] = full;
     make(graph->root, &op_store, PHASE_UPDATE, 0, "store", full, 2, w->out[0], sgd->out[0]);
     box(module);
+}
+
+static void pipeline(int stages, int microbatches)
+{
+    pipeline_of(stages, 1, false, microbatches);
     schedule(module);
 }
 
@@ -217,6 +227,54 @@ static void stages_are_linked(void **state)
         assert_int_equal(count(s, PHASE_UPDATE, &op_box_stage_reduce), edge);
         assert_int_equal(count(s, PHASE_UPDATE, &op_store), edge);
     }
+}
+
+static const struct node *repeat_of(int stage, enum phase phase, int chunk)
+{
+    struct region *r = module->physical->stages[stage].phase[ENTRY_TRAIN][phase][chunk];
+    for (int i = 0; r && i < arrlen(r->nodes); i++)
+        if (r->nodes[i]->body)
+            return r->nodes[i];
+    return NULL;
+}
+
+/* Blocks 0 and 2 on stage 0, 1 and 3 on stage 1: every step from block to block is a link. */
+static void chunks_are_linked(void **state)
+{
+    pipeline_of(2, 2, false, 4);
+    struct physical *p = module->physical;
+    assert_int_equal(arrlen(p->links), 6);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(p->links[i].from, i % 2);
+        assert_int_equal(p->links[i].from_chunk, i / 2);
+        assert_int_equal(p->links[i].to_chunk, (i + 1) / 2);
+    }
+    for (int s = 0; s < 2; s++) {
+        for (int chunk = 0; chunk < 2; chunk++)
+            assert_int_equal(repeat_of(s, PHASE_FORWARD, chunk)->body->first, 2 * chunk + s);
+        assert_int_equal(count(s, PHASE_UPDATE, &op_box_stage_reduce), 1);     /* the weight is on both */
+    }
+    schedule(module);
+    assert_true(certificate_make(p, ENTRY_TRAIN)->complete);
+}
+
+/* In a V the first and the last part are on one rank: the tied weight needs no link and no reduction over stages, and
+ * what turns round on the last rank is read there as it is. */
+static void chunks_in_a_vee(void **state)
+{
+    pipeline_of(2, 2, true, 4);
+    struct physical *p = module->physical;
+    assert_int_equal(arrlen(p->links), 4);
+    assert_int_equal(repeat_of(0, PHASE_FORWARD, 1)->body->first, 3);
+    const struct node *down = repeat_of(1, PHASE_FORWARD, 0), *up = repeat_of(1, PHASE_FORWARD, 1);
+    assert_int_equal(up->body->first, 2);
+    assert_ptr_equal(up->in[0], down->out[0]);
+    assert_ptr_equal(repeat_of(1, PHASE_BACKWARD, 0)->in[0], repeat_of(1, PHASE_BACKWARD, 1)->out[0]);
+    assert_int_equal(count(0, PHASE_BACKWARD, &op_box_accumulate), 2);         /* one for each use */
+    assert_int_equal(count(0, PHASE_UPDATE, &op_add), 1);
+    assert_int_equal(count(0, PHASE_UPDATE, &op_box_stage_reduce), 0);
+    assert_int_equal(count(0, PHASE_UPDATE, &op_store), 1);
+    assert_int_equal(count(1, PHASE_UPDATE, &op_store), 0);
 }
 
 static void order_is_certified(void **state)
@@ -273,7 +331,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_conversion_serves_all), cmocka_unit_test(gradients_share_one_reduction),
-        cmocka_unit_test(stages_are_linked), cmocka_unit_test(order_is_certified),
+        cmocka_unit_test(stages_are_linked), cmocka_unit_test(chunks_are_linked), cmocka_unit_test(chunks_in_a_vee),
+        cmocka_unit_test(order_is_certified),
         cmocka_unit_test(bad_order_is_rejected), cmocka_unit_test(lost_send_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,9 +156,13 @@ void write_plan(struct writer *w)
         line(w, "microbatches %d over N", micro);
     }
     for (int i = 0; i < naxis; i++)
-        if (!strcmp(axis[i].name, "pp"))
-            line(w, "pipeline over pp { schedule = %s; split %s%s }", chance(w, 50) ? "one_f_one_b" : "gpipe", w->cut,
-                 w->blocks % axis[i].size ? " uneven" : "");
+        if (!strcmp(axis[i].name, "pp")) {
+            static const char *const schedules[] = {"one_f_one_b", "gpipe", "interleaved(2)", "interleaved(3)"};
+            unsigned k = pick(w, 4);
+            int chunks = k < 2 ? 1 : (int)k;
+            line(w, "pipeline over pp { schedule = %s; split %s%s }", schedules[k], w->cut,
+                 w->blocks % (axis[i].size * chunks) ? " uneven" : "");
+        }
     for (int i = 0; i < w->targets; i++) {
         const struct target *t = &w->target[i];
         if (!chance(w, t->input ? 90 : t->param ? 35 : 8))
