@@ -9,7 +9,7 @@ rm -rf "$work"
 mkdir -p "$work"
 cat "$here/../../examples/gpt/gpt.flow" "$here/chunk_plans.flow" >"$work/gpt.flow"
 export OMP_NUM_THREADS=1
-for plan in pp2 il2 single; do
+for plan in pp2 il2 vee2 single; do
     "$flowc" "$work/gpt.flow" --plan "$plan" $(cat "$golden/sizes") --set M=4 -o "$work/$plan" --target cpu
     make -s -C "$work/$plan" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
 done
@@ -28,6 +28,9 @@ load="--load $golden/init.safetensors"
 train pp2 2 one $load --steps 20 --export "$work/one.safetensors"
 train il2 2 two $load --steps 20 --export "$work/two.safetensors"
 cmp <(numbers "$work/one.jsonl") <(numbers "$work/two.jsonl")
+train vee2 2 vee $load --steps 20 --export "$work/vee.safetensors"
+cmp <(numbers "$work/one.jsonl") <(numbers "$work/vee.jsonl")
+cmp "$work/one.safetensors" "$work/vee.safetensors"
 [ "$(numbers "$work/two.jsonl" | wc -l)" = 20 ]
 cmp "$work/one.safetensors" "$work/two.safetensors"
 
