@@ -129,6 +129,8 @@ struct value {
     const char **alias;          /* stb_ds array: its other names (x@2 of a value whose path is h[*]); patterns see them
                                     through value_matches() */
     /* after shard */
+    const struct value *logical; /* physical graph: the value of the logical graph that this is (or a converted copy of); NULL:
+                                    a share or sum that the logical graph does not have */
     struct layout lay;
     const struct plan_line *line;    /* the sbp or pin line that asked for lay, or NULL */
     const struct layout *keep;   /* from a save line: as the backward finds it; NULL: as cost says */
@@ -165,6 +167,7 @@ struct node {
     const char *path;            /* label path of the call it came from */
     struct span span;
     enum phase phase;
+    const struct node *logical;  /* physical graph: the node of the logical graph that it was cloned from, or NULL */
     struct node *forward;        /* backward nodes: the forward node it was derived from */
     struct node *again;          /* a forward node that recompute repeats here, in the backward */
     int stage;                   /* virtual stage after place, in the physical graph its stage; repeat nodes that are cut: -1 */

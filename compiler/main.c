@@ -142,6 +142,10 @@ static int run(int argc, char **argv)
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(a, "--check")) {
             o.check = true;
+        } else if (!strcmp(a, "--verify")) {
+            o.verify = VERIFY_ALWAYS;
+        } else if (!strcmp(a, "--no-verify")) {
+            o.verify = VERIFY_NEVER;
         } else if (!strcmp(a, "--time")) {
             o.time = true;
         } else if (!strcmp(a, "--diagnostics=json")) {

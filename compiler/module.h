@@ -13,7 +13,10 @@ struct options {                 /* the command line, as far as passes care */
     struct { const char *name; const char *value; bool used; } *set;   /* stb_ds array of --set NAME=VALUE */
     const char *explain;         /* --explain NAME, or NULL */
     const char *cluster;         /* --cluster: a name or a file, or NULL */
-    bool check, verify, time;
+    bool check, time;
+    enum verify { VERIFY_CHEAP, VERIFY_ALWAYS, VERIFY_NEVER } verify;    /* against the logical graph: where it costs little */
+    int64_t microbatches;        /* not 0: instead of what the plan says (prove/shrink.c) */
+    const char *spoil;           /* --spoil: a fault put into the physical graph on purpose, or NULL */
 };
 
 /* ---- parameters ---- */

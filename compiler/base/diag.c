@@ -265,6 +265,22 @@ void diag_print(FILE *to, bool json)
     arrsetlen(collected, 0);
 }
 
+struct diag_held diag_hold(void)
+{
+    struct diag_held before = {collected, errors};
+    collected = NULL;
+    errors = 0;
+    return before;
+}
+
+int diag_drop(struct diag_held before)
+{
+    int meanwhile = errors;
+    collected = before.collected;
+    errors = before.errors;
+    return meanwhile;
+}
+
 void diag_reset(void)
 {
     collected = NULL;

@@ -34,6 +34,10 @@ void diag_help(struct diag *d, const char *text, ...) __attribute__((format(prin
 int diag_errors(void);                               /* errors so far */
 void diag_print(FILE *to, bool json);                /* prints and forgets everything collected */
 void diag_reset(void);
+/* Between hold and drop, diagnostics are set aside and forgotten: for a look at a program that the user did not write. */
+struct diag_held { struct diag **collected; int errors; };
+struct diag_held diag_hold(void);
+int diag_drop(struct diag_held before);              /* the errors there were meanwhile */
 int diag_explain(FILE *to, const char *code);        /* --explain-error: the page of "E0312"; 0 when found */
 
 /* The candidate nearest to name within edit distance 2, or NULL. candidates: stb_ds array. */

@@ -69,6 +69,7 @@ struct value *boxing_out(struct boxer *b, int u, struct node *n, struct value *s
     node_in(n, src);
     struct value *v = node_out(boxer_stage(b, u)->graph, n, src->type, src->ndim, src->dim);
     v->span = src->span;
+    v->logical = src->logical;
     v->path = mem_printf("%s~%s(%s)", src->path, step_name[step->kind], mesh_axes_text(b->mesh, step->axes, ", "));
     v->lay = step->after;
     if (n->region != src->region && src->region->parent && !n->region->parent) {
@@ -140,6 +141,7 @@ static struct value *zeros_as(struct boxer *b, int u, struct value *src, const s
     struct value *v = node_out(g, n, src->type, src->ndim, src->dim);
     v->path = src->path;
     v->span = src->span;
+    v->logical = src->logical;
     v->lay = *need;
     return v;
 }

@@ -35,6 +35,7 @@ struct value *boxer_link(struct boxer *b, int from, int to, struct value *sent, 
     }
     l.sent = sent;
     l.received = clone_out(b, to, recv, sent, &sent->lay);
+    l.received->logical = sent->logical;
     l.received->path = mem_printf("%s~recv(%d)", sent->path, l.from);
     struct node *ends[] = {send, recv};
     for (int i = 0; i < 2; i++) {
@@ -152,6 +153,7 @@ static struct value *stage_reduce(struct boxer *b, int stage, struct value *v, c
         if (axes >> i & 1)
             lay.ax[i] = (struct sbp){.kind = SBP_B};
     struct value *out = clone_out(b, stage, n, of, &lay);
+    out->logical = of;
     out->path = mem_printf("%s~stage_reduce(%s)", of->path, b->p->comms[comm].name);
     return out;
 }
@@ -256,6 +258,7 @@ void boxer_partials(struct boxer *b, struct node *n)
         c->path = n->path;
         c->phase = n->phase;
         c->stage = s;
+        c->logical = n;
         *prime_of(b, s, n->out[0]) = clone_out(b, s, c, n->out[0], lay);
     }
     if (stages == 1)

@@ -149,9 +149,12 @@ static struct node *clone_with(struct boxer *b, int u, struct node *n, struct re
         c->body = body;
         body->owner = c;
     }
-    for (int k = 0; k < arrlen(n->out); k++)
-        b->prime[(int64_t)u * arrlen(b->g->values) + n->out[k]->id] =
-            clone_out(b, u, c, n->out[k], body ? &body->args[k]->lay : &n->out[k]->lay);
+    c->logical = n;
+    for (int k = 0; k < arrlen(n->out); k++) {
+        struct value *v = clone_out(b, u, c, n->out[k], body ? &body->args[k]->lay : &n->out[k]->lay);
+        b->prime[(int64_t)u * arrlen(b->g->values) + n->out[k]->id] = v;
+        v->logical = body && body->count < n->body->count ? NULL : n->out[k];
+    }
     remember(b, u, n, c);
     return c;
 }

@@ -2,6 +2,7 @@
 #include "../base/diag.h"
 #include "../passes.h"
 #include "certificate.h"
+#include "verify.h"
 
 static int first_rank(const struct physical *p, int stage)
 {
@@ -48,4 +49,6 @@ void prove(struct module *m)
         if (!c->complete)
             report(p, c, (enum entry)e);
     }
+    if (!diag_errors())
+        verify(m);
 }

@@ -1,0 +1,381 @@
+/* One rank against all ranks, in float64, on the same data: two steps of training or one of another entry. Weights and
+ * states start away from zeros and ones, inputs have both signs, ignored targets come in uneven numbers: from special
+ * values some faults cannot be seen. */
+#include "../interpret/machine.h"
+#include "verify.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 2 };
+
+/* ---- data ---- */
+
+struct data { struct run *one, *all; uint64_t state; int64_t indices; };
+
+static double uniform(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)(*state >> 33) / (double)(1u << 31);
+}
+
+/* Whole numbers are indices into something: the smallest table any of them may meet. */
+static void bound_indices(struct node *n, void *context)
+{
+    int64_t *most = context, bound = *most;
+    bool whole = false;
+    for (int k = 0; k < arrlen(n->in); k++)
+        whole |= n->in[k] && (n->in[k]->type == TYPE_I32 || n->in[k]->type == TYPE_U8);
+    if (!whole || n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_BOXING))
+        return;
+    if (n->op == &op_embedding) {
+        bound = n->in[1]->dim[0]->size;
+    } else if (n->in[0] && n->in[0]->ndim && strstr(n->op->name, "cross_entropy")) {
+        bound = n->in[0]->dim[n->in[0]->ndim - 1]->size;
+    } else if (strncmp(n->op->name, "ce_", 3) && n->op != &op_count) {
+        for (int k = 0; k < arrlen(n->in); k++)
+            for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)
+                if (n->in[k]->dim[d]->size < bound)
+                    bound = n->in[k]->dim[d]->size;
+        for (int k = 0; k < arrlen(n->out); k++)
+            for (int d = 0; d < n->out[k]->ndim; d++)
+                if (n->out[k]->dim[d]->size < bound)
+                    bound = n->out[k]->dim[d]->size;
+    }
+    if (bound < *most)
+        *most = bound;
+}
+
+static void give_input(struct node *n, void *context)
+{
+    struct data *d = context;
+    if (n->op != &op_input)
+        return;
+    const struct value *v = n->out[0];
+    int64_t count = value_count(v);
+    double *data = NEW_ARRAY(double, count + 1);
+    for (int64_t i = 0; i < count; i++) {
+        double u = uniform(&d->state), w = uniform(&d->state);
+        data[i] = type_is_float(v->type) ? 2 * u - 1 : v->type == TYPE_BOOL ? u < 0.6 : floor(u * (double)d->indices);
+        if (v->has_ignore && w < (2 * i < count ? 0.4 : 0.1))
+            data[i] = v->ignore;
+    }
+    run_input(d->one, node_str(n, "name"), data);
+    run_input(d->all, node_str(n, "name"), data);
+}
+
+static struct weights *some_weights(const struct module *m, uint64_t seed)
+{
+    struct weights *w = weights_new(m, seed);
+    uint64_t state = seed;
+    for (int k = 0; k < hmlen(w->map); k++) {
+        const struct param *p = w->map[k].key;
+        const char *hash = strrchr(p->path, '#');
+        bool square = hash && !strcmp(hash, "#v");
+        for (int64_t i = 0; i < weights_count(p); i++) {
+            double u = 2 * uniform(&state) - 1;
+            w->map[k].value[i] = square ? 0.01 + 0.02 * fabs(u) : w->map[k].value[i] + (p->is_state ? 0.05 : 0.4) * u;
+        }
+    }
+    return w;
+}
+
+/* ---- comparison ---- */
+
+static bool near(double a, double b, double scale)
+{
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-9 * (1e-3 + scale) ||
+           (!(fabs(a) < 1e12) && !(fabs(b) < 1e12));
+}
+
+static double scale_of(const double *x, int64_t count)
+{
+    double scale = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (fabs(x[i]) < 1e300)
+            scale = fmax(scale, fabs(x[i]));
+    return scale;
+}
+
+static void place_index(struct difference *d, int ndim, const int64_t *n, int64_t i)
+{
+    d->ndim = ndim;
+    for (int k = ndim - 1; k >= 0; k--) {
+        d->index[k] = i % n[k];
+        i /= n[k];
+    }
+}
+
+static bool outputs_equal(const struct module *m, enum entry e, const struct data *t, struct difference *d)
+{
+    const char **names = NULL;
+    arrput(names, "loss");
+    arrput(names, "grad_norm");
+    for (int i = 0; i < arrlen(m->graph[e]->metrics); i++)
+        arrput(names, m->graph[e]->metrics[i].name);
+    for (int i = 0; i < arrlen(names); i++) {
+        if (!shget(t->one->machines[0].outputs, names[i]))
+            continue;
+        double x = run_output(t->all, names[i]), y = run_output(t->one, names[i]);
+        if (!near(x, y, fabs(y))) {
+            d->output = names[i];
+            d->is = x;
+            d->should = y;
+            return false;
+        }
+    }
+    for (int i = 0; e != ENTRY_TRAIN && i < arrlen(m->graph[e]->outputs); i++) {
+        bool there = !shget(t->one->machines[0].outputs, m->graph[e]->outputs[i].name);
+        for (int k = 0; k < t->all->nmachine && !there; k++)
+            there = shget(t->all->machines[k].outputs, m->graph[e]->outputs[i].name);
+        if (!there) {
+            d->output = m->graph[e]->outputs[i].name;
+            d->is = d->should = NAN;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool weights_equal(const struct weights *all, const struct weights *one, int rank, struct difference *d)
+{
+    for (int k = 0; k < hmlen(one->map); k++) {
+        struct param *p = one->map[k].key;
+        double *y = one->map[k].value, *x = weights_get(all, p);
+        int64_t count = weights_count(p), block = weights_block(p), n[MAX_DIM];
+        double scale = scale_of(y, count);
+        for (int64_t i = 0; i < count; i++)
+            if (!near(x[i], y[i], scale)) {
+                for (int q = 0; q < p->ndim; q++)
+                    n[q] = p->dim[q]->size;
+                place_index(d, p->ndim, n, i % block);
+                d->block = i / block;
+                d->param = p;
+                d->rank = rank;
+                d->is = x[i];
+                d->should = y[i];
+                return false;
+            }
+    }
+    return true;
+}
+
+/* ---- where they part ---- */
+
+struct kept { int value; int64_t block; };
+struct partial {                 /* shares of one value, until all of them are there */
+    const struct value *v;
+    int64_t block, microbatch;
+    int coord[MAX_AXIS];
+    int64_t arrived;
+    struct tensor t;
+};
+struct watch {
+    struct data *data;
+    struct { struct kept key; double *value; } *one;
+    struct partial *partials;    /* stb_ds array */
+    struct difference *first;
+    int64_t step;
+    const struct graph *outputs; /* look at its outputs only, or NULL: at everything */
+};
+
+static bool looked_at(const struct watch *w, const struct value *u)
+{
+    for (int i = 0; w->outputs && i < arrlen(w->outputs->outputs); i++)
+        if (w->outputs->outputs[i].value == u)
+            return true;
+    return !w->outputs;
+}
+
+static double *copy_of(const struct tensor *t)
+{
+    int64_t count = tensor_elements(t);
+    double *data = NEW_ARRAY(double, count + 1);
+    memcpy(data, t->data, sizeof(double) * (size_t)count);
+    return data;
+}
+
+static void keep(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t)
+{
+    struct watch *w = context;
+    struct kept key;
+    if (!looked_at(w, v))
+        return;
+    memset(&key, 0, sizeof key);
+    key.value = v->id;
+    key.block = block;
+    hmput(w->one, key, copy_of(t));
+}
+
+/* The block of the whole model that a stage's block is; -1 when the logical value has none of these blocks. */
+static int64_t block_logical(const struct value *v, const struct value *u, int64_t block)
+{
+    int64_t at = 0, width = 1;
+    const struct region *l = u->region;
+    for (const struct region *r = v->region; r->parent; r = r->parent, l = l->parent) {
+        if (!l->parent)
+            return -1;
+        at += (region_origin((struct region *)r)->first + block % r->count) * width;
+        block /= r->count;
+        width *= l->count;
+    }
+    return l->parent ? -1 : at;
+}
+
+static void compare_tensor(struct watch *w, const struct value *v, int rank, int64_t block, const struct tensor *t)
+{
+    const struct value *u = v->logical;
+    struct kept key;
+    memset(&key, 0, sizeof key);
+    key.value = u->id;
+    key.block = block_logical(v, u, block);
+    double *whole = key.block < 0 ? NULL : hmget(w->one, key);
+    if (!whole)
+        return;
+    int64_t count = tensor_elements(t);
+    double scale = scale_of(whole, value_count(u));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[MAX_DIM], left = i, flat = 0;
+        bool padding = false;
+        for (int d = t->ndim - 1; d >= 0; d--) {
+            at[d] = t->base[d] + left % t->n[d];
+            left /= t->n[d];
+            padding |= at[d] >= t->valid[d];
+        }
+        for (int d = 0; d < t->ndim; d++)
+            flat = flat * t->valid[d] + at[d];
+        if (padding || near(t->data[i], whole[flat], scale))
+            continue;
+        struct difference *f = w->first;
+        f->found = true;
+        f->value = u;
+        f->physical = v;
+        f->rank = rank;
+        f->step = w->step;
+        f->microbatch = w->data->all->microbatch;
+        f->block = key.block;
+        f->phase = v->def ? v->def->phase : PHASE_FORWARD;
+        f->ndim = t->ndim;
+        memcpy(f->index, at, sizeof at);
+        f->is = t->data[i];
+        f->should = whole[flat];
+        return;
+    }
+}
+
+/* What is partial is compared when all shares have come. */
+static void look(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t)
+{
+    struct watch *w = context;
+    const struct run *run = w->data->all;
+    const struct mesh *m = run->mesh;
+    if (w->first->found || !v->logical || v->logical->ndim != v->ndim || !looked_at(w, v->logical))
+        return;
+    if (v->def && v->def->op == &op_box_accumulate && run->microbatch < m->axis[m->mb].size - 1)
+        return;                          /* not complete */
+    int64_t shares = 1;
+    struct partial key = {.v = v, .block = block, .microbatch = run->microbatch};
+    enum reduce reduce = REDUCE_SUM;
+    for (int i = 0; i < m->naxis; i++) {
+        bool partial = v->lay.ax[i].kind == SBP_P && m->axis[i].size > 1;
+        if (partial)
+            reduce = (enum reduce)v->lay.ax[i].dim;
+        if (partial && m->axis[i].time)
+            key.microbatch = 0;
+        shares *= partial ? m->axis[i].size : 1;
+        key.coord[i] = partial || m->axis[i].time ? 0 : mesh_coord(m, rank, i);
+    }
+    if (shares == 1) {
+        compare_tensor(w, v, rank, block, t);
+        return;
+    }
+    struct partial *p = NULL;
+    for (int i = 0; i < arrlen(w->partials) && !p; i++) {
+        struct partial *q = &w->partials[i];
+        if (q->v == v && q->block == block && q->microbatch == key.microbatch &&
+            !memcmp(q->coord, key.coord, sizeof key.coord))
+            p = q;
+    }
+    if (!p) {
+        key.t = *t;
+        key.t.data = copy_of(t);
+        key.arrived = 1;
+        arrput(w->partials, key);
+        return;
+    }
+    tensor_meet(&p->t, t, &reduce);
+    if (++p->arrived < shares)
+        return;
+    struct partial done = *p;
+    *p = arrpop(w->partials);
+    compare_tensor(w, v, rank, block, &done.t);
+}
+
+/* ---- an entry ---- */
+
+bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d)
+{
+    struct weights *start = some_weights(m, seed), *one = weights_copy(start), *all = weights_copy(start);
+    struct data t = {run_logical(m, e, start), run_physical(m, e, start), seed + 77, 64};
+    for (int k = 0; k < ENTRIES; k++)
+        if (m->graph[k])
+            region_walk(m->graph[k]->root, bound_indices, &t.indices);
+    struct watch w = {.data = &t, .first = d, .outputs = where ? NULL : m->graph[e]};
+    if (where || e != ENTRY_TRAIN) {     /* tensors are handed out micro-batch by micro-batch */
+        run_watch(t.one, keep, &w);
+        run_watch(t.all, look, &w);
+    }
+    *d = (struct difference){.entry = e, .rank = -1};
+    bool equal = true;
+    int steps = e == ENTRY_TRAIN ? STEPS : 1;
+    for (w.step = 0; w.step < steps && equal; w.step++) {
+        region_walk(m->graph[e]->root, give_input, &t);
+        run_step(t.one, w.step);
+        run_step(t.all, w.step);
+        d->step = w.step;
+        equal = !d->found && outputs_equal(m, e, &t, d);
+    }
+    if (equal) {
+        run_weights(t.one, one);
+        run_weights(t.all, all);
+        equal = weights_equal(all, one, -1, d);
+        for (int rank = 0; rank < m->physical->mesh->nranks && equal; rank++) {
+            run_weights_rank(t.all, rank, all);              /* and every replica for itself */
+            equal = weights_equal(all, one, rank, d);
+        }
+    }
+    d->found = !equal;
+    run_release(t.one);
+    run_release(t.all);
+    return equal;
+}
+
+/* ---- how long it takes ---- */
+
+struct work { double seconds, times; };
+
+static void add_work(struct node *n, void *context)
+{
+    struct work *w = context;
+    double elements = 0, blocks = (double)region_blocks(n->region);
+    for (int k = 0; k < arrlen(n->out); k++)
+        elements += (double)value_count(n->out[k]);
+    double flops = n->op->flops && arrlen(n->out) ? n->op->flops(n) : 0;
+    w->seconds += w->times * blocks * (0.5e-6 + 15e-9 * elements + 10e-9 * flops);
+}
+
+double entry_work(const struct module *m, enum entry e)
+{
+    const struct physical *p = m->physical;
+    double steps = e == ENTRY_TRAIN ? STEPS : 1;
+    struct work w = {0, steps};
+    region_walk(m->graph[e]->root, add_work, &w);
+    for (int s = 0; s < p->nstage; s++)
+        for (int f = 0; f < PHASES; f++)
+            if (p->stages[s].phase[e][f]) {
+                int micro = phase_per_microbatch((enum phase)f) ? p->mesh->axis[p->mesh->mb].size : 1;
+                w.times = steps * micro * p->mesh->nranks / p->nstage;
+                region_walk(p->stages[s].phase[e][f], add_work, &w);
+            }
+    return w.seconds;
+}

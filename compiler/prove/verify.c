@@ -1,0 +1,134 @@
+/* --verify: all ranks compute what one would. Small sizes are found, all entries are run on one rank and on all, and
+ * where they part a message names the tensor, its line, and the smallest case that still shows it. */
+#include "../base/diag.h"
+#include "../passes.h"
+#include "verify.h"
+#include <string.h>
+
+static const double CHEAP = 0.3;                     /* seconds that every compilation may spend */
+
+static const char *mesh_text(const struct mesh *m)
+{
+    const char *text = "";
+    for (int i = 0; i < m->naxis; i++)
+        if (!m->axis[i].time)
+            text = mem_printf("%s%s%s %d", text, *text ? ", " : "", m->axis[i].name, m->axis[i].size);
+    return mem_printf("%s%s%d micro-batch%s", text, *text ? ", " : "", m->axis[m->mb].size,
+                      m->axis[m->mb].size > 1 ? "es" : "");
+}
+
+/* One look at these sizes. `most`: seconds it may take. */
+static struct verdict look_at(struct module *m, const struct facts *f, const struct smallness *how, double most, bool where)
+{
+    struct verdict v = {.equal = true};
+    struct shrunk *s = shrunk_make(m, f, how, &v.why_not);
+    if (!s)
+        return v;
+    double work = 0;
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            work += entry_work(m, (enum entry)e);
+    if (work > most) {
+        v.why_not = mem_printf("it would take about %.1f s", work);
+    } else {
+        v.looked = true;
+        v.sizes = shrunk_text(s);
+        v.mesh = mesh_text(m->physical->mesh);
+        for (int e = 0; e < ENTRIES && v.equal; e++)
+            if (m->graph[e])
+                v.equal = entry_equal(m, (enum entry)e, 1, where, &v.first);
+    }
+    shrunk_restore(s);
+    return v;
+}
+
+/* Fewer ranks, micro-batches and blocks, one at a time, as long as the difference stays. */
+static struct verdict counterexample(struct module *m, const struct facts *f, struct smallness how, struct verdict found)
+{
+    const double patience = 5;
+    struct smallness least = how;
+    for (int i = -1; i < f->mesh->naxis; i++) {
+        struct smallness t = least;
+        if (i == f->mesh->pipe || (i >= 0 && t.axis[i] == 1))
+            continue;
+        if (i >= 0)
+            t.axis[i] = 1;
+        else
+            t.blocks = 1;
+        struct verdict v = look_at(m, f, &t, patience, true);
+        if (!v.looked || v.equal)
+            continue;
+        least = t;
+        found = v;
+    }
+    for (least.evenness = 0; least.evenness < how.evenness; least.evenness++) {
+        struct verdict v = look_at(m, f, &least, patience, true);
+        if (v.looked && !v.equal)
+            return v;
+    }
+    return found;
+}
+
+struct verdict verify_module(struct module *m, bool all, bool where)
+{
+    enum { MOST_EVENNESS = 4 };
+    struct facts *f = facts_collect(m);
+    struct smallness how = smallness_least(f);
+    struct verdict v = {.equal = true};
+    double most = all ? 1e9 : CHEAP;
+    for (how.evenness = 1; how.evenness <= MOST_EVENNESS && !v.looked; how.evenness++)
+        v = look_at(m, f, &how, most, false);
+    how.evenness--;
+    if (!v.looked || v.equal || !where)
+        return v;
+    struct verdict found = look_at(m, f, &how, 1e9, true);
+    return counterexample(m, f, how, found.looked && !found.equal ? found : v);
+}
+
+/* ---- the message ---- */
+
+static const char *index_text(const struct difference *d)
+{
+    const char *text = "";
+    for (int k = 0; k < d->ndim; k++)
+        text = mem_printf("%s%s%lld", text, k ? ", " : "", (long long)d->index[k]);
+    return d->ndim ? mem_printf("[%s]", text) : "";
+}
+
+static const char *rank_text(const struct module *m, const struct difference *d)
+{
+    return d->rank >= 0 ? mem_printf(" on rank %d", d->rank) : "";
+}
+
+static void report(struct module *m, const struct verdict *v)
+{
+    const struct difference *d = &v->first;
+    const char *path = d->value ? d->value->path : d->param ? d->param->path : d->output;
+    struct span at = d->value ? d->value->span : d->param ? d->param->span : m->model_span;
+    struct diag *g = diag_error(E_EQUIVALENCE, at, "'%s' is not what one rank computes", path ? path : "?");
+    const char *when = "";
+    if (d->value && phase_per_microbatch(d->phase))
+        when = mem_printf(", micro-batch %lld", (long long)d->microbatch);
+    if ((d->value && d->value->region->parent) || (d->param && arrlen(d->param->stack)))
+        when = mem_printf("%s, block %lld", when, (long long)d->block);
+    diag_note(g, "%s of %s, step %lld%s%s: %s%s is %.9g, should be %.9g", d->value ? phase_name[d->phase] : "after the update",
+              entry_name[d->entry], (long long)d->step, when, rank_text(m, d), path ? path : "?", index_text(d), d->is, d->should);
+    const struct node *def = d->physical ? d->physical->def : NULL;
+    if (def && def->op->flags & OP_BOXING)
+        diag_note(g, "it comes out of %s over %s", def->op->name + strlen("box_"),
+                  mesh_axes_text(m->physical->mesh, (unsigned)node_int(def, "axes", 0), ", "));
+    diag_note(g, "smallest case: %s; %s", v->sizes, v->mesh);
+}
+
+void verify(struct module *m)
+{
+    if (m->options->verify == VERIFY_NEVER)
+        return;
+    struct verdict v = verify_module(m, m->options->verify == VERIFY_ALWAYS, true);
+    if (v.looked && !v.equal)
+        report(m, &v);
+    else if (v.looked && m->options->verify == VERIFY_ALWAYS)
+        fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v.sizes, v.mesh);
+    else if (!v.looked && m->options->verify == VERIFY_ALWAYS)
+        diag_warning(W_EQUIVALENCE, m->plan->span, "the plan was not compared with one rank: %s", v.why_not);
+}

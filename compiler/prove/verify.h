@@ -1,0 +1,85 @@
+/* Translation validation: does the physical graph of all ranks compute what the logical graph computes? Both are run in
+ * float64 on the same data by the interpreter, at sizes so small that it takes milliseconds:
+ *
+ *     sizes.c      which dims may be how small, so that every layout keeps its facts
+ *     shrink.c     the module's own graphs at those sizes, for a while; everything is put back
+ *     equal.c      data, the two runs, and where they first differ
+ *     images.c     every rank of the full mesh does what a rank of the small one does
+ *     spoil.c      faults put in on purpose
+ *     verify.c     the order of all this, and the message
+ *
+ * It is the graph that will be emitted that runs, node for node: no second one is built. */
+#ifndef FLOWC_VERIFY_H
+#define FLOWC_VERIFY_H
+#include "../interpret/interpret.h"
+#include "../module.h"
+#include "../op.h"
+#include "../physical.h"
+
+/* ---- sizes.c ---- */
+
+struct fact {                    /* what the plan does with a dim */
+    struct dim *dim;
+    unsigned *splits;            /* stb_ds array: sets of mesh axes that split it somewhere */
+};
+struct smallness {               /* how small: the axes, and how much of the dims' nature is kept */
+    int axis[MAX_AXIS];          /* sizes of the mesh axes */
+    int blocks;                  /* of a repeat on a stage, at most (one more where stages differ) */
+    int evenness;                /* dims stay divisible by 2^evenness as far as they are; 0: parts may be single rows too */
+};
+struct facts {
+    const struct mesh *mesh;
+    struct { struct dim *key; struct fact *value; } *of;
+};
+struct facts *facts_collect(const struct module *m);
+struct smallness smallness_least(const struct facts *f);
+/* Does a dim of `size` keep its facts on the small mesh? Stored size in *phys. */
+bool fact_holds(const struct fact *f, const struct mesh *mesh, const struct smallness *s, int64_t size, int64_t *phys);
+/* The smallest values for the program's own dims and consts: a list of --set. NULL: none found. */
+typeof(((struct options *)0)->set) sizes_find(const struct module *m, const struct facts *f, const struct smallness *s);
+
+/* ---- shrink.c ---- */
+
+struct shrunk;
+/* The module's graphs at small sizes until shrunk_restore; NULL with a reason when there are none such. */
+struct shrunk *shrunk_make(struct module *m, const struct facts *f, const struct smallness *s, const char **why);
+void shrunk_restore(struct shrunk *s);
+const char *shrunk_text(const struct shrunk *s);     /* "N = 4, T = 2, D = 8" */
+
+/* ---- equal.c ---- */
+
+struct difference {
+    bool found;
+    enum entry entry;
+    const struct value *value;   /* of the logical graph; NULL: only the final weights differ */
+    const struct value *physical;
+    const struct param *param;   /* when value is NULL */
+    const char *output;          /* when both are NULL: "loss" .. */
+    int rank;
+    enum phase phase;
+    int64_t step, microbatch, block;
+    int ndim;
+    int64_t index[MAX_DIM];
+    double is, should;           /* on all ranks, on one */
+};
+/* Runs an entry on one rank and on all; stops at the first difference. `where`: find the value where they part. */
+bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d);
+double entry_work(const struct module *m, enum entry e);     /* seconds it will take, roughly */
+
+/* ---- images.c ---- */
+
+/* Every rank's coordinates, groups, peers and extents follow from the rules that the small mesh was run with. */
+bool images_hold(const struct module *m, const char **fact, int *rank);
+
+/* ---- verify.c ---- */
+
+struct verdict {
+    bool looked, equal;
+    const char *why_not;         /* when it was not looked at */
+    const char *sizes, *mesh;
+    struct difference first;
+};
+/* All entries, at small sizes. With `all` false nothing is run that would take long. */
+struct verdict verify_module(struct module *m, bool all, bool where);
+void verify(struct module *m);
+#endif
