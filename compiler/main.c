@@ -10,6 +10,7 @@ static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
     "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--explain NAME]\n"
     "             [--diff PLAN2] [--cluster F.json|NAME] [--time] [--diagnostics=json]\n"
+    "             [--verify | --no-verify] [--spoil FAULT]\n"
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
 
 static bool emit_json;
@@ -178,6 +179,8 @@ static int run(int argc, char **argv)
             diff = argv[++i];
         } else if (!strcmp(a, "--cluster")) {
             o.cluster = argv[++i];
+        } else if (!strcmp(a, "--spoil")) {
+            o.spoil = argv[++i];
         } else if (!strcmp(a, "--target")) {
             o.target = argv[++i];
             if (strcmp(o.target, "cuda") && strcmp(o.target, "cpu"))

@@ -109,6 +109,7 @@ struct fl_output_spec {                  /* an output or metric of one entry */
 
 struct fl_program_spec {
     const char *name, *plan;             /* "gpt.flow", "dp2_tp2" */
+    const char *spoilt;                  /* the fault that --spoil put in, or NULL */
     int nranks;
     int naxis;                           /* the time axis included */
     const char *axis_name[FL_MAX_AXIS];

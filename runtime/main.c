@@ -4,6 +4,7 @@
 #include "options.h"
 #include "target.h"
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const struct fl_rank *own_rank(int rank, int size)
@@ -76,6 +77,8 @@ int main(int argc, char **argv)
     FL_MPI(MPI_Comm_rank(local, &local_rank));
     FL_MPI(MPI_Comm_size(local, &local_size));
     FL_MPI(MPI_Comm_free(&local));
+    if (fl_program.spoilt && !fl_rank_number)
+        fprintf(stderr, "spoilt on purpose (%s): the numbers are wrong\n", fl_program.spoilt);
     fl_watchdog_start();
     fl_target_start(local_rank, local_size);
     run.arena = fl_arena_new(run.rank->class_->arena_bytes);

@@ -1,6 +1,7 @@
 /* Boxing ops as calls of the runtime. Before a call that can wait, fl_at tells the watchdog where the program is. A
  * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims.
  */
+#include "../prove/verify.h"
 #include "emitter.h"
 #include <string.h>
 
@@ -50,11 +51,20 @@ static void all_reduce(struct emitter *e, const struct node *n, int k, const cha
 {
     const struct value *in = n->in[k], *out = n->out[k];
     struct sym count = sym_mul(blocks(n, out), sym_range(out->place, 0, out->ndim));
+    int fault = n->spoilt_operand == k ? n->spoilt : FAULT_NONE;
+    if (fault)
+        plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
+    if (fault == FAULT_GROUP)
+        comm = mem_printf("run->comm[%d]", spoil_group(e->p, n));
     if (in->buffer != out->buffer)
         line(e, n, "fl_copy(%s, %s, %s, %d);", tensor_name(e, out), tensor_name(e, in), sym_text(count),
              type_bytes[out->type]);
+    if (fault == FAULT_DROP)
+        return;
     line(e, n, "fl_all_reduce%s(%s, %s, %s, %s);", out->type == TYPE_I32 ? "_i32" : "", comm, tensor_name(e, out),
          sym_text(count), kind(n));
+    if (fault == FAULT_TWICE)
+        line(e, n, "fl_accumulate(%s, %s, %s, false, FL_SUM);", tensor_name(e, out), tensor_name(e, out), sym_text(count));
 }
 
 /* outer, n, inner of v around dim, as arguments */
@@ -81,7 +91,7 @@ static void all_to_all(struct emitter *e, const struct node *n, int k, const cha
 static bool bucket(struct emitter *e, const struct node *n, const char *comm)
 {
     const struct buffer *first = n->in[0]->buffer;
-    if (first->bucket != n)
+    if (first->bucket != n || n->spoilt)
         return false;
     int64_t bytes = 0;
     for (int k = 0; k < arrlen(n->in); k++) {
@@ -154,8 +164,10 @@ bool emit_boxing(struct emitter *e, const struct node *n)
         emit_strided(e, n);
     } else if (n->op == &op_box_accumulate) {
         for (int k = 0; k < arrlen(n->in) && in->buffer != out->buffer; k++)
-            line(e, n, "fl_accumulate(%s, %s, %s, mb == 0, %s);", tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
-                 sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)), reduce_c[node_int(n, "reduce", REDUCE_SUM)]);
+            line(e, n, "%sfl_accumulate(%s, %s, %s, %s, %s);",
+                 n->spoilt == FAULT_EARLY ? mem_printf("if (mb != %d) ", e->p->mesh->axis[e->p->mesh->mb].size - 1) : "",
+                 tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
+                 sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)), n->spoilt == FAULT_DROP ? "true" : "mb == 0", kind(n));
     } else if (n->op == &op_box_send || n->op == &op_box_recv) {
         const struct value *v = in ? in : out;
         const struct link *l = &e->p->links[node_int(n, "link", 0)];

@@ -31,6 +31,8 @@ void emit_plan_json(struct module *m, FILE *to)
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:f}", "program", m->options->file, "plan",
                             m->plan->name, "target", m->options->target, "ranks", p->mesh->nranks, "mesh", axes,
                             "classes", classes, "communicators", comms, "links", links, "bubble", p->bubble);
+    if (all && m->options->spoil)
+        json_object_set_new(all, "spoilt", json_string(m->options->spoil));
     if (!all)
         BUG("plan.json cannot be built");
     json_dumpf(all, to, JSON_INDENT(1));

@@ -187,6 +187,8 @@ void emit_program(struct module *m, FILE *to)
         tokens = value_count(inputs[i].value);
     fprintf(to, "\nconst struct fl_program_spec fl_program = {\n    .name = %s, .plan = %s, .nranks = %d,\n"
             "    .naxis = %d,\n", c_string(m->options->file), c_string(m->plan->name), mesh->nranks, mesh->naxis);
+    if (m->options->spoil)
+        fprintf(to, "    .spoilt = %s,\n", c_string(m->options->spoil));
     const char *names = "", *sizes = "", *strides = "";
     for (int a = 0; a < mesh->naxis; a++) {
         const char *comma = a ? ", " : "";

@@ -74,19 +74,19 @@ static unsigned next_axis(const struct mesh *m, unsigned axes)
     return axes;
 }
 
-static void convert(struct machine *m, const struct node *n, const struct value *from, const struct value *to,
-                    int64_t from_block, int64_t to_block)
+static void convert(struct machine *m, const struct node *n, int operand, int64_t from_block, int64_t to_block)
 {
+    const struct value *from = n->in[operand], *to = n->out[operand];
     const struct mesh *mesh = m->run->mesh;
     unsigned axes = (unsigned)node_int(n, "axes", 0);
     enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
-    int times = has_fault(m->run, n, FAULT_TWICE) ? 2 : 1;
-    bool drop = has_fault(m->run, n, FAULT_DROP);
-    axes = drop ? 0 : has_fault(m->run, n, FAULT_GROUP) ? next_axis(mesh, axes) : axes;
+    int times = has_fault(m->run, n, operand, FAULT_TWICE) ? 2 : 1;
+    bool drop = has_fault(m->run, n, operand, FAULT_DROP);
+    axes = drop ? 0 : has_fault(m->run, n, operand, FAULT_GROUP) ? next_axis(mesh, axes) : axes;
     for (int r = 0; r < m->nrank; r++) {
         struct rank *k = &m->ranks[r];
         if (n->op == &op_box_accumulate && cell_of(m, k, to, to_block)->filled && !drop) {
-            if (has_fault(m->run, n, FAULT_EARLY) && m->run->microbatch == mesh->axis[mesh->mb].size - 1)
+            if (has_fault(m->run, n, operand, FAULT_EARLY) && m->run->microbatch == mesh->axis[mesh->mb].size - 1)
                 continue;
             for (int i = 1; i < times; i++)
                 tensor_meet(&cell_of(m, k, to, to_block)->t, cell_read(m, k, from, from_block), &reduce);
@@ -159,7 +159,7 @@ static bool receive(struct machine *m, struct node *n)
         struct tensor *t = cell_write(m, &m->ranks[r], n->out[0], 0);
         if (tensor_elements(t) != tensor_elements(&run->mail[s].t))
             BUG("link %d: %s is received with other extents than it was sent", run->mail[s].link, n->out[0]->path);
-        if (!has_fault(run, n, FAULT_DROP))
+        if (!has_fault(run, n, -1, FAULT_DROP))
             memcpy(t->data, run->mail[s].t.data, sizeof(double) * (size_t)tensor_elements(t));
         run->mail[s].full = false;
         cell_seen(m, &m->ranks[r], n->out[0], 0);
@@ -218,9 +218,9 @@ static bool stage_reduce(struct machine *m, struct node *n)
                     int operand = seen++ / run->machines[s].nrank;
                     unsigned pipe = run->mesh->pipe >= 0 ? 1u << run->mesh->pipe : 0;
                     const struct rank *q = &run->machines[s].ranks[meet->parts[i].rank];
-                    if (has_fault(run, n, FAULT_DROP) && (s != m->stage || q != &m->ranks[r]))
+                    if (has_fault(run, n, -1, FAULT_DROP) && (s != m->stage || q != &m->ranks[r]))
                         continue;
-                    for (int t = has_fault(run, n, FAULT_TWICE) ? 2 : 1; t > 0 && operand == k; t--)
+                    for (int t = has_fault(run, n, -1, FAULT_TWICE) ? 2 : 1; t > 0 && operand == k; t--)
                         if (same_group(run->mesh, &m->ranks[r], q, c->axes | pipe))
                             tensor_meet(out, &meet->parts[i].t, &reduce);
                 }
@@ -242,12 +242,12 @@ bool box_run(struct machine *m, struct node *n)
         /* A collective may stand outside the repeat whose values it converts: then it converts whole stacks. */
         bool inside = n->in[k]->region == n->region || region_depth(n->in[k]->region) <= region_depth(n->region);
         if (inside) {
-            convert(m, n, n->in[k], n->out[k], region_block(m, n->in[k]->region), region_block(m, n->out[k]->region));
+            convert(m, n, k, region_block(m, n->in[k]->region), region_block(m, n->out[k]->region));
             continue;
         }
         int64_t blocks = region_blocks(n->in[k]->region);
         for (int64_t b = 0; b < blocks; b++)
-            convert(m, n, n->in[k], n->out[k], b, b);
+            convert(m, n, k, b, b);
     }
     return true;
 }

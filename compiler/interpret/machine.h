@@ -66,9 +66,9 @@ const struct tensor *cell_read(struct machine *m, struct rank *k, const struct v
 void cell_seen(struct machine *m, struct rank *k, const struct value *v, int64_t block);
 /* Copies (or reduces) the entries that both tensors hold, by their place in the logical tensor. */
 void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce);
-static inline bool has_fault(const struct run *r, const struct node *n, enum fault kind)
+static inline bool has_fault(const struct run *r, const struct node *n, int operand, enum fault kind)
 {
-    return r->faulty == n && r->fault == kind;
+    return (r->faulty == n && r->fault == kind) || (n->spoilt == (int)kind && (n->spoilt_operand == operand || operand < 0));
 }
 /* Carries out a boxing node; false when it waits for another stage. */
 bool box_run(struct machine *m, struct node *n);

@@ -104,7 +104,7 @@ static void read_input(struct machine *m, struct node *n, struct rank *k, int64_
     if (!data)
         BUG("input %s has no data", name);
     int64_t microbatch = m->run->microbatch;
-    if (has_fault(m->run, n, FAULT_MICROBATCH))
+    if (has_fault(m->run, n, -1, FAULT_MICROBATCH))
         m->run->microbatch = (microbatch + 1) % m->run->mesh->axis[m->run->mesh->mb].size;
     struct tensor *t = cell_write(m, k, n->out[0], block), whole = *t;
     m->run->microbatch = microbatch;
@@ -114,7 +114,7 @@ static void read_input(struct machine *m, struct node *n, struct rank *k, int64_
     }
     whole.data = (double *)data;
     tensor_meet(t, &whole, NULL);
-    for (int d = 0; d < t->ndim && has_fault(m->run, n, FAULT_MICROBATCH); d++)
+    for (int d = 0; d < t->ndim && has_fault(m->run, n, -1, FAULT_MICROBATCH); d++)
         t->base[d] = place_tensor(m->run, n->out[0], k).base[d];
 }
 
@@ -258,7 +258,7 @@ static bool run_right(struct machine *m, struct node *n)
 static bool run_node(struct machine *m, struct node *n)
 {
     bool done = run_right(m, n);
-    if (done && has_fault(m->run, n, FAULT_SCALE))
+    if (done && has_fault(m->run, n, -1, FAULT_SCALE))
         scale_results(m, n);
     return done;
 }

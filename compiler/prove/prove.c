@@ -49,6 +49,8 @@ void prove(struct module *m)
         if (!c->complete)
             report(p, c, (enum entry)e);
     }
+    if (m->options->spoil)
+        spoil(m);
     if (!diag_errors())
         verify(m);
 }

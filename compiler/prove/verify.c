@@ -17,10 +17,19 @@ static const char *mesh_text(const struct mesh *m)
                       m->axis[m->mb].size > 1 ? "es" : "");
 }
 
+static const char *rank_text(const struct mesh *m, int rank)
+{
+    const char *text = "";
+    for (int i = 0; i < m->naxis && rank >= 0; i++)
+        if (m->axis[i].size > 1 && !m->axis[i].time)
+            text = mem_printf("%s%s%s %d", text, *text ? ", " : "", m->axis[i].name, mesh_coord(m, rank, i));
+    return *text ? mem_printf(" on rank (%s)", text) : "";
+}
+
 /* One look at these sizes. `most`: seconds it may take. */
 static struct verdict look_at(struct module *m, const struct facts *f, const struct smallness *how, double most, bool where)
 {
-    struct verdict v = {.equal = true};
+    struct verdict v = {.equal = true, .rank = ""};
     struct shrunk *s = shrunk_make(m, f, how, &v.why_not);
     if (!s)
         return v;
@@ -37,6 +46,7 @@ static struct verdict look_at(struct module *m, const struct facts *f, const str
         for (int e = 0; e < ENTRIES && v.equal; e++)
             if (m->graph[e])
                 v.equal = entry_equal(m, (enum entry)e, 1, where, &v.first);
+        v.rank = rank_text(m->physical->mesh, v.first.rank);
     }
     shrunk_restore(s);
     return v;
@@ -74,7 +84,7 @@ struct verdict verify_module(struct module *m, bool all, bool where)
     enum { MOST_EVENNESS = 4 };
     struct facts *f = facts_collect(m);
     struct smallness how = smallness_least(f);
-    struct verdict v = {.equal = true};
+    struct verdict v = {.equal = true, .rank = ""};
     double most = all ? 1e9 : CHEAP;
     for (how.evenness = 1; how.evenness <= MOST_EVENNESS && !v.looked; how.evenness++)
         v = look_at(m, f, &how, most, false);
@@ -95,11 +105,6 @@ static const char *index_text(const struct difference *d)
     return d->ndim ? mem_printf("[%s]", text) : "";
 }
 
-static const char *rank_text(const struct module *m, const struct difference *d)
-{
-    return d->rank >= 0 ? mem_printf(" on rank %d", d->rank) : "";
-}
-
 static void report(struct module *m, const struct verdict *v)
 {
     const struct difference *d = &v->first;
@@ -112,7 +117,7 @@ static void report(struct module *m, const struct verdict *v)
     if ((d->value && d->value->region->parent) || (d->param && arrlen(d->param->stack)))
         when = mem_printf("%s, block %lld", when, (long long)d->block);
     diag_note(g, "%s of %s, step %lld%s%s: %s%s is %.9g, should be %.9g", d->value ? phase_name[d->phase] : "after the update",
-              entry_name[d->entry], (long long)d->step, when, rank_text(m, d), path ? path : "?", index_text(d), d->is, d->should);
+              entry_name[d->entry], (long long)d->step, when, v->rank, path ? path : "?", index_text(d), d->is, d->should);
     const struct node *def = d->physical ? d->physical->def : NULL;
     if (def && def->op->flags & OP_BOXING)
         diag_note(g, "it comes out of %s over %s", def->op->name + strlen("box_"),
@@ -124,7 +129,7 @@ void verify(struct module *m)
 {
     if (m->options->verify == VERIFY_NEVER)
         return;
-    struct verdict v = verify_module(m, m->options->verify == VERIFY_ALWAYS, true);
+    struct verdict v = verify_module(m, m->options->verify == VERIFY_ALWAYS || m->options->spoil, true);
     if (v.looked && !v.equal)
         report(m, &v);
     else if (v.looked && m->options->verify == VERIFY_ALWAYS)

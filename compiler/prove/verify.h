@@ -66,6 +66,11 @@ struct difference {
 bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d);
 double entry_work(const struct module *m, enum entry e);     /* seconds it will take, roughly */
 
+/* ---- spoil.c ---- */
+
+void spoil(struct module *m);                        /* --spoil: marks nodes; a diagnostic when it fits none */
+int spoil_group(const struct physical *p, const struct node *n);     /* a communicator over other axes; -1: there is none */
+
 /* ---- images.c ---- */
 
 /* Every rank's coordinates, groups, peers and extents follow from the rules that the small mesh was run with. */
@@ -76,7 +81,7 @@ bool images_hold(const struct module *m, const char **fact, int *rank);
 struct verdict {
     bool looked, equal;
     const char *why_not;         /* when it was not looked at */
-    const char *sizes, *mesh;
+    const char *sizes, *mesh, *rank;
     struct difference first;
 };
 /* All entries, at small sizes. With `all` false nothing is run that would take long. */
