@@ -79,6 +79,16 @@ static struct verdict counterexample(struct module *m, const struct facts *f, st
     return found;
 }
 
+/* A user's op has kernels, but nothing that computes it here. */
+static void find_foreign(struct node *n, void *context)
+{
+    const char **name = context;
+    bool known = n->op->ref || n->op->flags & OP_BOXING || n->op == &op_repeat || n->op == &op_param ||
+                 n->op == &op_input || n->op == &op_output;
+    if (!known)
+        *name = n->op->name;
+}
+
 struct verdict verify_module(struct module *m, bool all, bool where)
 {
     enum { MOST_EVENNESS = 4 };
@@ -86,6 +96,14 @@ struct verdict verify_module(struct module *m, bool all, bool where)
     struct smallness how = smallness_least(f);
     struct verdict v = {.equal = true, .rank = ""};
     double most = all ? 1e9 : CHEAP;
+    const char *foreign = NULL;
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            region_walk(m->graph[e]->root, find_foreign, &foreign);
+    if (foreign) {
+        v.why_not = mem_printf("op %s is the program's own, and only its kernels compute it", foreign);
+        return v;
+    }
     for (how.evenness = 1; how.evenness <= MOST_EVENNESS && !v.looked; how.evenness++)
         v = look_at(m, f, &how, most, false);
     how.evenness--;
