@@ -370,12 +370,13 @@ double entry_work(const struct module *m, enum entry e)
     double steps = e == ENTRY_TRAIN ? STEPS : 1;
     struct work w = {0, steps};
     region_walk(m->graph[e]->root, add_work, &w);
-    for (int s = 0; s < p->nstage; s++)
-        for (int f = 0; f < PHASES; f++)
-            if (p->stages[s].phase[e][f]) {
-                int micro = phase_per_microbatch((enum phase)f) ? p->mesh->axis[p->mesh->mb].size : 1;
-                w.times = steps * micro * p->mesh->nranks / p->nstage;
-                region_walk(p->stages[s].phase[e][f], add_work, &w);
-            }
+    for (int s = 0; s < p->nstage; s++) {
+        struct root *roots = stage_roots(&p->stages[s], e);
+        for (int k = 0; k < arrlen(roots); k++) {
+            int micro = phase_per_microbatch(roots[k].phase) ? p->mesh->axis[p->mesh->mb].size : 1;
+            w.times = steps * micro * p->mesh->nranks / p->nstage;
+            region_walk(roots[k].region, add_work, &w);
+        }
+    }
     return w.seconds;
 }

@@ -187,10 +187,11 @@ static void walk_all(struct shrunk *s, void (*visit)(struct node *n, void *conte
             region_walk(s->m->graph[e]->root, visit, &w);
     w.logical = false;
     for (int i = 0; i < s->m->physical->nstage; i++)
-        for (int e = 0; e < ENTRIES; e++)
-            for (int p = 0; p < PHASES; p++)
-                if (s->m->physical->stages[i].phase[e][p])
-                    region_walk(s->m->physical->stages[i].phase[e][p], visit, &w);
+        for (int e = 0; e < ENTRIES; e++) {
+            struct root *roots = stage_roots(&s->m->physical->stages[i], (enum entry)e);
+            for (int k = 0; k < arrlen(roots); k++)
+                region_walk(roots[k].region, visit, &w);
+        }
 }
 
 /* A parameter in a repeat: its stack of blocks. */

@@ -98,10 +98,11 @@ void spoil(struct module *m)
         return;
     }
     for (int i = 0; i < m->physical->nstage; i++)
-        for (int e = 0; e < ENTRIES; e++)
-            for (int p = 0; p < PHASES; p++)
-                if (m->physical->stages[i].phase[e][p])
-                    region_walk(m->physical->stages[i].phase[e][p], mark, &s);
+        for (int e = 0; e < ENTRIES; e++) {
+            struct root *roots = stage_roots(&m->physical->stages[i], (enum entry)e);
+            for (int k = 0; k < arrlen(roots); k++)
+                region_walk(roots[k].region, mark, &s);
+        }
     if (!s.found) {
         struct diag *d = diag_error(E_SPOIL, (struct span){0}, "--spoil '%s' finds no such communication in plan %s",
                                     m->options->spoil, m->plan->name);

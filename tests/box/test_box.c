@@ -25,6 +25,7 @@ static void begin(int pp, int dp, int tp, int mb)
     module = NEW(struct module);
     module->options = NEW(struct options);
     module->options->verify = VERIFY_NEVER;          /* there is no text to make it smaller from */
+    module->options->target = "cpu";
     struct plan *plan = module->plan = NEW(struct plan);
     const char *names[] = {"pp", "dp", "tp", "mb"};
     int sizes[] = {pp, dp, tp, mb};
