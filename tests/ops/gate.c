@@ -131,7 +131,7 @@ static bool run_local(struct gate *g, const struct lay *in, struct lay told, con
             return false;
     }
     for (int k = 0; k < g->nin; k++)
-        deal(&g->grid, &g->in[k], in[k], trial < SETS ? -1 : trial, &g->random, parts[k]);
+        deal(&g->grid, &g->in[k], in[k], trial < SETS || g->no_idle ? -1 : trial, &g->random, parts[k]);
     for (int r = 0; r < g->grid.nranks; r++) {
         struct tensor local[MAX_OPERAND + 1] = {0}, made[MAX_OPERAND] = {0};
         struct node *n = nodes[r];
@@ -398,10 +398,10 @@ static void fail(struct gate *g, const char *what, const struct lay *in, const s
 }
 
 /* A claim: one declared signature for each axis. */
-struct claim { struct lay in[MAX_OPERAND], out[MAX_OPERAND]; bool coords, partial; };
+struct claim { struct lay in[MAX_OPERAND], out[MAX_OPERAND]; bool coords, mixed; };
 
-/* False where the pair is not claimed: parts that must be even are not, a tensor would be a sum and a maximum, or (unless
- * empty parts are asked for) a rank has nothing. */
+/* False where the pair is not claimed: parts that must be even are not, or (unless empty parts are asked for) a rank has
+ * nothing. */
 static bool make_claim(const struct gate *g, const int *index, bool empty, struct claim *c)
 {
     bool even = false;
@@ -418,16 +418,12 @@ static bool make_claim(const struct gate *g, const int *index, bool empty, struc
     for (int k = 0; k < g->nin + g->nout; k++) {
         struct lay l = k < g->nin ? c->in[k] : c->out[k - g->nin];
         const struct tensor *t = k < g->nin ? &g->in[k] : &g->out[k - g->nin];
-        bool mixed = g->grid.naxis > 1 && l.ax[0].kind == SBP_P && l.ax[1].kind == SBP_P && l.ax[0].dim != l.ax[1].dim;
-        for (int x = 0; x < g->grid.naxis; x++)
-            c->partial |= l.ax[x].kind == SBP_P;
+        c->mixed |= g->grid.naxis > 1 && l.ax[0].kind == SBP_P && l.ax[1].kind == SBP_P && l.ax[0].dim != l.ax[1].dim;
         for (int d = 0; d < t->ndim; d++) {
             int parts = lay_parts(&g->grid, l, d);
             if ((even && t->n[d] % parts) || (!empty && parts > t->n[d]))
                 return false;
         }
-        if (mixed)
-            return false;
     }
     return true;
 }
@@ -495,10 +491,14 @@ bool gate_claim(struct gate *g, const struct lay *in, const struct lay *out, boo
     return true;
 }
 
+/* Where a tensor is a sum along one axis and a maximum along the other, the inner axis is reduced first, and every rank
+ * has a share: the identities of two kinds (0 or an infinity) do not meet. */
 static bool own_claim(struct gate *g, const struct claim *c)
 {
     g->trusting = c->coords;
+    g->no_idle = c->mixed;
     bool holds = gate_claim(g, c->in, c->out, c->coords || g->padded);
+    g->no_idle = false;
     g->trusting = false;
     return holds;
 }
@@ -520,7 +520,7 @@ int gate_compare(struct gate *g)
     if (any) do {
         struct claim c;
         const struct verdict *found = NULL;
-        if (!make_claim(g, index, false, &c))
+        if (!make_claim(g, index, false, &c) || c.mixed)     /* mixed ones are among the claims alone */
             continue;
         for (int i = 0; i < arrlen(g->holds) && !found; i++)
             found = same_combination(g, c.in, c.out, &g->holds[i]) ? &g->holds[i] : NULL;

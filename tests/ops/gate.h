@@ -26,6 +26,7 @@ struct gate {
     struct verdict *holds;       /* stb_ds array: everything that holds; filled by gate_try */
     long tried;
     int failures;
+    bool no_idle;                /* no rank's share is the identity alone */
     bool trusting;               /* the claim under test is the table's own: see claimed_node */
     bool quiet;                  /* count failures, print none: mutants */
 };
