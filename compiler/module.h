@@ -159,6 +159,7 @@ struct train_spec {
     int64_t lr_warmup;
     double beta1, beta2, eps, decay, momentum;
     double clip;                 /* 0: no clipping */
+    bool largest;                /* `norm inf`: the norm is the largest entry of all gradients, not the root of their squares */
     uint64_t seed;
 };
 double train_lr(const struct train_spec *t, int64_t step);         /* learning rate of a step, from 0; ops/optimizer.c */

@@ -137,13 +137,13 @@ struct value *boxer_obtain(struct boxer *b, int u, struct value *v, const struct
 
 /* of: the logical value that the stages hold shares of */
 static struct value *stage_reduce(struct boxer *b, int stage, struct value *v, const struct value *of, int comm,
-                                  unsigned axes, enum phase phase)
+                                  unsigned axes, enum reduce reduce, enum phase phase)
 {
     struct region *at = boxer_root(b, stage, phase);
     struct node *n = node_new(b->p->stages[stage].graph, at, &op_box_stage_reduce, of->span);
     node_set_int(n, "axes", axes);
     node_set_int(n, "comm", comm);
-    node_set_int(n, "reduce", REDUCE_SUM);
+    node_set_int(n, "reduce", reduce);
     node_in(n, v);
     n->path = of->path;
     n->phase = phase;
@@ -208,7 +208,7 @@ void boxer_sum_uses(struct boxer *b, struct node *n)
     int comm = comm_find(b->p, axes, on);
     for (int i = 0; i < arrlen(on); i++) {
         struct value **prime = prime_of(b, on[i], out);
-        *prime = stage_reduce(b, on[i], *prime, out, comm, axes, n->phase);
+        *prime = stage_reduce(b, on[i], *prime, out, comm, axes, REDUCE_SUM, n->phase);
     }
 }
 
@@ -226,6 +226,7 @@ void boxer_partials(struct boxer *b, struct node *n)
     const struct layout *lay = &n->out[0]->lay;
     const struct plan *plan = b->m->plan;
     unsigned axes = 0;
+    enum reduce reduce = REDUCE_SUM;     /* an entry that is on another stage is 0 here */
     for (int s = 0; s < stages; s++) {
         struct region *at = boxer_root(b, s, n->phase);
         struct value **in = NULL;
@@ -264,13 +265,15 @@ void boxer_partials(struct boxer *b, struct node *n)
     if (stages == 1)
         return;
     for (int i = 0; i < b->mesh->naxis; i++)
-        if (axis_moves(b->mesh, i) && lay->ax[i].kind == SBP_P)
+        if (axis_moves(b->mesh, i) && lay->ax[i].kind == SBP_P) {
             axes |= 1u << i;
+            reduce = (enum reduce)lay->ax[i].dim;    /* of sizes, none of them less than 0, where it is a maximum */
+        }
     axes |= 1u << b->mesh->pipe;
     int comm = comm_find(b->p, axes, all_stages(b));
     for (int s = 0; s < stages; s++) {
         struct value **prime = prime_of(b, s, n->out[0]);
-        *prime = stage_reduce(b, s, *prime, n->out[0], comm, axes, n->phase);
+        *prime = stage_reduce(b, s, *prime, n->out[0], comm, axes, reduce, n->phase);
     }
 }
 
@@ -301,7 +304,7 @@ void boxer_output(struct boxer *b, struct node *n)
             zero->stage = s;
             share = clone_out(b, s, zero, v, need);
         }
-        share = stage_reduce(b, s, share, v, comm_find(b->p, axes, all_stages(b)), axes, n->phase);
+        share = stage_reduce(b, s, share, v, comm_find(b->p, axes, all_stages(b)), axes, REDUCE_SUM, n->phase);
         *prime_of(b, s, v) = share;
     }
     for (int s = 0; s < stages; s++)

@@ -28,6 +28,27 @@ static void square(struct builder *b, struct region *at, struct trained *t)
     t->square->path = mem_printf("%s#square", t->param->path);
 }
 
+/* `norm inf`: the largest entry of the gradient, which is P(max) where the parameter is split. */
+static void largest(struct builder *b, struct region *at, struct trained *t)
+{
+    struct node *n = make(b, at, &op_abs, t);
+    node_in(n, t->grad);
+    node_finish(b->d->g, n);
+    if (t->grad->ndim) {
+        int64_t axes[MAX_DIM];
+        for (int d = 0; d < t->grad->ndim; d++)
+            axes[d] = d;
+        struct value *sizes = n->out[0];
+        n = make(b, at, &op_max, t);
+        node_in(n, sizes);
+        node_set_ints(n, "axes", axes, t->grad->ndim);
+        node_set_int(n, "keep", 0);
+        node_finish(b->d->g, n);
+    }
+    t->square = n->out[0];
+    t->square->path = mem_printf("%s#largest", t->param->path);
+}
+
 /* A state of the shape of the parameter, zero at the start, kept beside it. */
 static struct value *state(struct builder *b, struct region *at, const struct trained *t, const char *suffix)
 {
@@ -122,6 +143,8 @@ static struct value *scalar(struct differentiation *d, const struct op *op, stru
     struct node *n = node_new(d->g, d->g->root, op, d->g->module->train.span);
     n->phase = PHASE_UPDATE;
     node_in(n, in);
+    if (op == &op_max)
+        node_set_ints(n, "axes", (int64_t[]){0}, 1);
     if (op == &op_clip_scale)
         node_set_num(n, "clip", d->g->module->train.clip);
     node_finish(d->g, n);
@@ -147,7 +170,7 @@ static void output(struct differentiation *d, const char *name, struct value *v)
 void update(struct differentiation *d)
 {
     struct module *m = d->g->module;
-    struct builder b = {.d = d, .each = square};
+    struct builder b = {.d = d, .each = m->train.largest ? largest : square};
     visit(&b, d->g->root, d->g->root);
     struct node *partials = node_new(d->g, d->g->root, &op_norm_partials, m->train.span);
     partials->phase = PHASE_UPDATE;
@@ -155,8 +178,8 @@ void update(struct differentiation *d)
         if (d->trained[i].square)
             node_in(partials, d->trained[i].square);
     node_finish(d->g, partials);
-    partials->out[0]->path = "grad_norm#squares";
-    struct value *norm = scalar(d, &op_global_norm, partials->out[0], "grad_norm");
+    partials->out[0]->path = m->train.largest ? "grad_norm#largest" : "grad_norm#squares";
+    struct value *norm = scalar(d, m->train.largest ? &op_max : &op_global_norm, partials->out[0], "grad_norm");
     if (m->train.clip > 0)
         b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
     b.each = apply;

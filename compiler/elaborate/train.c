@@ -168,9 +168,22 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
         }
 }
 
+/* norm 2, norm inf */
+static void set_norm(struct frame *f, struct ast *s, struct train_spec *t)
+{
+    const struct ast *value = ast_kid(s, 0);
+    double v = 0;
+    plain(s);
+    t->largest = value && value->kind == AST_NAME && !strcmp(value->name, "inf");
+    if (t->largest || !const_eval(f, ast_kid(s, 0), &v) || v == 2)
+        return;
+    diag_help(diag_error(E_BLOCK_LINE, s->span, "there is no norm %s", const_text(v)),
+              "write `norm 2`, the root of all squares, or `norm inf`, the largest entry");
+}
+
 static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
 {
-    static const char *const words[] = {"steps", "clip_norm", "seed", "frozen", "optimizer", "data", NULL};
+    static const char *const words[] = {"steps", "clip_norm", "norm", "seed", "frozen", "optimizer", "data", NULL};
     *t = (struct train_spec){.present = true, .span = block->span, .steps = 0, .beta1 = 0.9, .beta2 = 0.999,
                              .eps = 1e-8,
                              .seed = 1};
@@ -190,6 +203,8 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
                 set_int(f, s, 1, "steps", &t->steps);
             else if (is(s, "clip_norm"))
                 set_num(f, s, 0, "clip_norm", &t->clip);
+            else if (is(s, "norm"))
+                set_norm(f, s, t);
             else if (is(s, "seed"))
                 set_int(f, s, 0, "seed", &seed);
         }
