@@ -293,6 +293,18 @@ void *node_ptr(const struct node *n, const char *name)
     return a ? a->ptr : NULL;
 }
 
+bool value_is_copy(const struct value *v)
+{
+    const struct node *n = v->def;
+    return n && n->op == &op_cast && node_at_root(n)->phase == PHASE_SETUP && n->in[0]->def && n->in[0]->def->op == &op_param;
+}
+
+struct param *value_param(const struct value *v)
+{
+    const struct node *n = v->def && value_is_copy(v) ? v->def->in[0]->def : v->def;
+    return n && n->op == &op_param ? node_ptr(n, "param") : NULL;
+}
+
 int64_t value_count(const struct value *v)
 {
     int64_t count = 1;

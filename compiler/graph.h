@@ -231,6 +231,10 @@ const char *node_str(const struct node *n, const char *name);                  /
 const int64_t *node_ints(const struct node *n, const char *name);              /* stb_ds array or NULL */
 void *node_ptr(const struct node *n, const char *name);
 
+/* The parameter that v reads, or whose copy in another type it is (made once per step, in SETUP); NULL for other values. */
+struct param;
+struct param *value_param(const struct value *v);
+bool value_is_copy(const struct value *v);
 int64_t value_count(const struct value *v);                                    /* logical elements */
 /* Stored elements of dim d on a rank with these coordinates, and where they start in the padded logical dim. An uneven
  * split gives the first n mod k parts one more. coord NULL: the largest part. */

@@ -81,6 +81,14 @@ struct expectation {             /* expect comm h[i] per microbatch, forward : a
     struct span span;
 };
 
+struct precision {               /* precision bf16 { master f32; grads f32; reduce f32; keep f32 on [..] } */
+    enum type type;              /* TYPE_F32: no line */
+    enum type master, grads, reduce;
+    const char **keep;           /* stb_ds arrays: patterns of what stays f32 */
+    struct span *keep_span;
+    struct span span;
+};
+
 enum schedule_kind {
 #define SCHEDULE(id, name, spelling, chunks, splits, doc) SCHEDULE_##id,
 #include "schedules.def"
@@ -110,6 +118,7 @@ struct plan {
     double memory_bytes;         /* 0: no limit */
     struct span memory_span;
     bool strict;
+    struct precision precision;
     double gap[ENTRIES];         /* after shard: seconds of a step that the chosen layouts may be above the optimum; 0: none */
     struct ast *ast;
 };

@@ -31,6 +31,9 @@ enum op_flag {
     OP_CONTRACTION = 1 << 10,    /* counted in FLOPs and cost: einsum, attention */
     OP_STACKED     = 1 << 11,    /* reads whole stacks of values of a repeat body from outside it (norm_partials) */
     OP_SKIPS_PADDING = 1 << 12,  /* what it contracts is read without its padding (sum, output) */
+    OP_WIDE        = 1 << 14,    /* adds up, so results are f32 whatever float type the operands have */
+    OP_F32         = 1 << 15,    /* computes in f32 alone (ops of a program) */
+    OP_ANY_FLOAT   = 1 << 16,    /* each float operand may have a type of its own (element-wise ops and OP_WIDE do so too) */
     OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };
 
@@ -58,6 +61,7 @@ struct reference {
     int64_t step;                /* for random ops and the optimizer: counted from 0 */
     uint64_t seed;
     int64_t block;               /* for random ops: flat index of the block, outermost repeat major */
+    bool exact;                  /* reals: casts between float types change nothing */
 };
 
 /* Differentiation of one node: build into `at` from node's operands and results (readable as saved values) and the
@@ -119,6 +123,7 @@ extern const struct op *const op_table[];            /* all ops, NULL at the end
  * max(a, b) is op_maximum (both have the name "max"). NULL when there is none; *known tells whether the name exists. */
 const struct op *op_find(const char *name, int operands, bool *known);
 
+double type_round(double x, enum type t);            /* x as the type holds it, to nearest even; ops/cast.c */
 void list_ops(FILE *to);                             /* --list-ops: the whole table, for people */
 
 /* All 1-D signatures of a node along an axis of `parts` ranks, the all-B one first, without duplicates. stb_ds array. */

@@ -7,8 +7,9 @@
  * elaborate      AST                                     module: dims, params, plan, train; one logical graph per entry, typed
  *                                                        (forward only); imports followed, --set applied
  * differentiate  logical graph of train                  + backward nodes, optimizer update, norm; phases set
- * rewrite        logical graphs                          what nobody needs is gone; what `recompute` names is made again for the
- *                                                        backward; padding cleared where it would count
+ * rewrite        logical graphs                          what nobody needs is gone; types and casts of the precision line; what
+ *                                                        `recompute` names made again for the backward; padding
+ *                                                        cleared where it would count
  * place          logical graphs                          node->stage, region->cut; every plan stage line used
  * shard          placed graphs                           value->lay, node->need, param->lay, dim->phys, final phases
  * box            sharded graphs                          physical graph: one program per stage, explicit communication

@@ -14,6 +14,8 @@
 
 struct source_key { const struct value *value; int u, phase; };
 
+struct ahead { struct region *body; const struct region *blocks; int u; };
+
 struct boxer {
     struct module *m;
     const struct mesh *mesh;
@@ -24,6 +26,7 @@ struct boxer {
     struct { struct value *key; struct value **value; } *variants;       /* physical value: itself converted */
     struct { struct value *key; bool value; } *costly;                   /* variants that took communication */
     struct { const struct region *key; struct region **value; } *regions;   /* logical body: per virtual stage */
+    struct ahead *ahead;                                         /* bodies of SETUP whose blocks are not cloned yet */
     struct { const struct node *key; struct node **value; } *nodes;      /* logical node: per virtual stage */
     struct node ***users;                                        /* per logical value id: the nodes that read it */
     bool *sunk, *replicated;                                     /* per logical node id, see place.c */

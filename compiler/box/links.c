@@ -108,6 +108,8 @@ struct value *boxer_obtain(struct boxer *b, int u, struct value *v, const struct
         return *prime;
     if (light(v))
         return clone_here(b, u, v, phase);
+    if (value_is_copy(v))                /* every stage that reads the parameter has it, and copies it itself */
+        return clone_here(b, u, v, PHASE_SETUP);
     if ((*prime = on_same_stage(b, u, v, phase)))
         return *prime;
     int home = home_of_value(b, v);

@@ -149,9 +149,9 @@ static void note_params(struct node *n, void *context)
     int stages = w->b->p->nstage;
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *v = n->in[k];
-        if (!v || !v->def || v->def->op != &op_param || v->region->parent)
+        const struct param *param = v && !v->region->parent ? value_param(v) : NULL;
+        if (!param)
             continue;
-        const struct param *param = node_ptr(v->def, "param");
         for (int u = 0; u < w->b->p->nvirtual; u++)
             if (w->cut ? w->cut[u + 1] > w->cut[u] : u == w->home)
                 w->b->param_on[param->index * stages + stage_of(w->b->m->plan, u)] = true;

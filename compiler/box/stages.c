@@ -89,10 +89,16 @@ static struct region *clone_body(struct boxer *b, int u, struct region *r, struc
     body->reverse = r->reverse;
     if (r->mirror) {
         struct region **mirrors = hmget(b->regions, r->mirror);
-        if (!mirrors || !mirrors[u])
+        if (mirrors && mirrors[u])
+            body->mirror = mirrors[u];
+        else if (phase == PHASE_SETUP)   /* copies of parameters come before the blocks they are for */
+            arrput(b->ahead, ((struct ahead){body, r->mirror, u}));
+        else
             BUG("a repeat on virtual stage %d walks blocks that are elsewhere", u);
-        body->mirror = mirrors[u];
     }
+    for (int i = 0; i < arrlen(b->ahead); i++)
+        if (b->ahead[i].blocks == r && b->ahead[i].u == u)
+            b->ahead[i].body->mirror = body;
     struct region **clones = hmget(b->regions, r);
     if (!clones) {
         clones = NEW_ARRAY(struct region *, b->p->nvirtual);

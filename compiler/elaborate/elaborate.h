@@ -209,5 +209,6 @@ void files_collect(struct elab *e);
 void patterns_check(struct elab *e);
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
 bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath);
+void precision_collect(struct plan *p, struct ast *a);
 bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
 #endif

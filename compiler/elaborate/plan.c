@@ -248,8 +248,7 @@ static void read_lines(struct frame *f, struct plan *p)
                 unsupported(a, a->name);
             break;
         case AST_PRECISION:
-            if (strcmp(a->name ? a->name : "", "f32") || ast_count(a))
-                unsupported(a, "precision");
+            precision_collect(p, a);
             break;
         case AST_SHARD: unsupported(a, "shard"); break;
         case AST_EXPECT: expect_collect(f, p, a); break;

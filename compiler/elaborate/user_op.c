@@ -190,6 +190,7 @@ void user_ops_settle(struct elab *e)
             e->decls[i]->op = &u->op;
             u->op.name = e->decls[i]->name;
             u->op.doc = "an op of this program";
+            u->op.flags = OP_F32;
             u->op.shape = user_op_shape;
             u->span = e->decls[i]->ast->name_span;
         }

@@ -25,6 +25,8 @@ struct weights *weights_copy(const struct weights *w);
 struct run;
 struct run *run_logical(struct module *m, enum entry entry, const struct weights *w);
 struct run *run_physical(struct module *m, enum entry entry, const struct weights *w);
+/* From the next step on every result is rounded to its type, f32 ones too; without it numbers are reals. */
+void run_round(struct run *r);
 /* A model input of the next steps: the whole logical tensor of a step, row-major; the array is read at each step. */
 void run_input(struct run *r, const char *name, const double *data);
 void run_step(struct run *r, int64_t step);                       /* step from 0 */

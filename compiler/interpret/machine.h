@@ -52,6 +52,7 @@ struct run {
     struct meeting *meetings;
     void (*seen)(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t);
     void *seen_context;
+    bool rounding;
     const struct node *faulty;   /* the node that run_fault named, or NULL */
     enum fault fault;
     int fault_rank;

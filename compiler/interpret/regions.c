@@ -169,8 +169,11 @@ static void compute(struct machine *m, struct node *n, struct rank *k)
         out[i] = *cell_write(m, k, n->out[i], block);
     struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
                           .seed = m->run->module->train.seed,
-                          .block = block_in_model(m, n->region)};
+                          .block = block_in_model(m, n->region), .exact = !m->run->rounding};
     n->op->ref(&r);
+    for (int i = 0; i < nout && m->run->rounding; i++)
+        for (int64_t e = 0; e < tensor_elements(&out[i]); e++)
+            out[i].data[e] = type_round(out[i].data[e], n->out[i]->type);
     for (int i = 0; i < nout; i++)
         cell_seen(m, k, n->out[i], block);
     for (int i = 0; stacked && i < nin; i++)

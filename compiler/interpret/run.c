@@ -107,6 +107,11 @@ struct run *run_physical(struct module *m, enum entry entry, const struct weight
     return r;
 }
 
+void run_round(struct run *r)
+{
+    r->rounding = true;
+}
+
 void run_input(struct run *r, const char *name, const double *data)
 {
     shput(r->inputs, name, data);

@@ -33,11 +33,12 @@ static double narrow(double x, int bits, int least, double largest)
     return fabs(y) > largest ? copysign(INFINITY, x) : y;
 }
 
-static double as_type(double x, enum type t)
+double type_round(double x, enum type t)
 {
     switch (t) {
     case TYPE_BF16: return narrow(x, 8, -133, 3.3895313892515355e38);
     case TYPE_F16: return narrow(x, 11, -24, 65504);
+    case TYPE_F32: return (float)x;
     case TYPE_BOOL: return x != 0;
     case TYPE_I32:
     case TYPE_U8: return trunc(x);
@@ -49,8 +50,9 @@ static void cast_ref(struct reference *r)
 {
     enum type to = r->node->out[0]->type;
     int64_t count = tensor_count(&r->out[0]);
+    bool same = r->exact && type_is_float(to) && type_is_float(r->node->in[0]->type);
     for (int64_t i = 0; i < count; i++)
-        r->out[0].data[i] = as_type(r->in[0].data[i], to);
+        r->out[0].data[i] = same ? r->in[0].data[i] : type_round(r->in[0].data[i], to);
 }
 
 static void cast_grad(struct grad *c)

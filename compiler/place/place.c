@@ -17,7 +17,7 @@ struct placing {
 
 static bool is_data(const struct value *v)
 {
-    return v && v->def && !(v->def->op->flags & OP_SOURCE);
+    return v && v->def && !(v->def->op->flags & OP_SOURCE) && node_at_root(v->def)->phase != PHASE_SETUP;
 }
 
 /* Where the output of a root node is; the cut repeat ends on the stage of its last block (backward: of its first). */
@@ -253,6 +253,32 @@ static void note_reader(struct placing *p, struct node *n, int stage, enum phase
         note_reader(p, n->body->nodes[i], stage, phase);
 }
 
+static void note_copies(const struct node *n, int stage)
+{
+    for (int k = 0; k < arrlen(n->in); k++) {
+        struct value *v = n->in[k];
+        if (v && !v->region->parent && value_is_copy(v) && (v->def->stage < 0 || stage < v->def->stage))
+            v->def->stage = stage;
+    }
+    for (int i = 0; n->body && i < arrlen(n->body->nodes); i++)
+        note_copies(n->body->nodes[i], stage);
+}
+
+/* Copies of parameters: with the repeat whose blocks they walk, or where they are first read. */
+static void place_setup(struct placing *p)
+{
+    struct node **nodes = p->g->root->nodes;
+    for (int i = 0; i < arrlen(nodes); i++) {
+        if (nodes[i]->phase != PHASE_SETUP || nodes[i]->op->flags & OP_SOURCE)
+            continue;
+        const struct node *forward = nodes[i]->body ? region_origin(nodes[i]->body)->owner : NULL;
+        nodes[i]->stage = forward ? forward->stage : -1;
+    }
+    for (int i = 0; i < arrlen(nodes); i++)
+        if (phase_per_microbatch(nodes[i]->phase) && !(nodes[i]->op->flags & OP_SOURCE))
+            note_copies(nodes[i], nodes[i]->stage >= 0 ? nodes[i]->stage : p->first);
+}
+
 static void place_sources(struct placing *p, bool update)
 {
     struct node **nodes = p->g->root->nodes;
@@ -439,6 +465,7 @@ void place(struct module *m)
         place_forward(&p);
         place_backward(&p);
         settle_twins(g);
+        place_setup(&p);
         place_sources(&p, false);
         place_update(&p);
         place_sources(&p, true);

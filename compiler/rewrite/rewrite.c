@@ -8,6 +8,7 @@ void rewrite(struct module *m)
         if (m->graph[e]) {
             replace_nodes(m->graph[e]);
             remove_dead(m->graph[e]);
+            set_precision(m->graph[e]);
             recompute(m->graph[e]);
             clear_padding(m->graph[e]);
         }

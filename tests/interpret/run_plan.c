@@ -1,11 +1,11 @@
 /* run_plan FILE [--plan P] [--set NAME=VALUE]... [--steps N] [--golden DIR | --make DIR | --mutants] [--fuse]
- *          [--dump NAME]
+ *          [--dump NAME] [--round]
  *
  * Trains in float64 on one imagined rank and on all ranks of the plan's physical graph, and compares loss, gradient norm
  * and all weights and states at every step: whatever a pass did to the program, the numbers may not move by more than
  * rounding. With --golden the run starts from a golden run's weights and tokens and is compared with its run.json too;
  * --make writes a golden run. --mutants takes the communication out of every collective in turn, and expects each to be
- * noticed. */
+ * noticed. --round has the ranks round every result to its type; the losses may then differ by 1 %. */
 #include "base/diag.h"
 #include "golden.h"
 #include "passes.h"
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     struct options o = {.target = "cpu"};
     const char *golden = NULL, *made = NULL;
     int64_t steps = 3;
-    bool fused = false, mutants = false;
+    bool fused = false, mutants = false, rounded = false;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(a, "--plan")) {
@@ -236,6 +236,8 @@ int main(int argc, char **argv)
             dumped = argv[++i];
         } else if (!strcmp(a, "--mutants")) {
             mutants = true;
+        } else if (!strcmp(a, "--round")) {
+            rounded = true;
         } else if (!strcmp(a, "--fuse")) {
             fused = true;
         } else if (!strcmp(a, "--set") && strchr(next, '=')) {
@@ -279,11 +281,22 @@ int main(int argc, char **argv)
         struct run *physical = run_physical(m, ENTRY_TRAIN, start);
         if (dumped)
             run_watch(physical, dump_value, "physical");
+        if (rounded)
+            run_round(physical);
         run_train(physical, m, tokens, ntoken, steps, keep, &all);
-        struct weights *split = weights_copy(start);
-        run_weights(physical, split);
-        compare_logs(&all, &one, 1e-10, "all ranks against one");
-        compare_weights(after, split);
+        for (int i = 0; rounded && i < all.count; i++) {
+            check(fabs(all.step[i].loss / one.step[i].loss - 1) < 0.01,
+                  mem_printf("step %d: loss %.6f rounded, %.6f exact", i + 1, all.step[i].loss, one.step[i].loss));
+            check(all.step[i].loss != (float)one.step[i].loss || i > 0, "rounding changes nothing");
+        }
+        if (rounded)
+            printf("rounded: loss %.12g, norm %.12g\n", all.step[all.count - 1].loss, all.step[all.count - 1].grad_norm);
+        if (!rounded) {
+            struct weights *split = weights_copy(start);
+            run_weights(physical, split);
+            compare_logs(&all, &one, 1e-10, "all ranks against one");
+            compare_weights(after, split);
+        }
         run_release(physical);
     }
     run_release(logical);
