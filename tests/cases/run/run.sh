@@ -3,7 +3,8 @@
 #   B15  an unpadded table is loaded under a plan that pads it, and written again byte by byte
 #   B16  saved with the padding of one split of the vocabulary, resumed with that of another
 #   F6   a tied table saved on one stage, resumed on four, and back; with data parallel too
-#   P10  loss and norm have the same bits under 1, 2 and 4 stages and under either schedule
+#   P10  loss, norm and weights have the same bits under 1, 2 and 4 stages
+#   P13  .. and where the backward pass is split into those for inputs and for weights
 set -eu
 . "$(dirname "$0")/../../../scripts/mpi-env.sh"
 flowc=$1 flow=$2 work=$3 row=$4
@@ -62,9 +63,11 @@ F6)
     run pp4 4 --steps 3 --export tied.safetensors
     shape tied.safetensors
     [ "$(head -c 4096 tied.safetensors | grep -ao 'wte.weight' | wc -l)" = 1 ] || fail "the tied table is not in the file once" ;;
-P10)
-    build one pp2 pp4 pp4_gpipe
-    for plan in one:1 pp2:2 pp4:4 pp4_gpipe:4; do
+P10 | P13)
+    plans="one:1 pp2:2 pp4:4 pp4_gpipe:4"
+    [ $row = P10 ] || plans="one:1 pp4_zb_h1:4 pp4_zb_h2:4"
+    build $(echo "$plans" | sed 's/:[0-9]*//g')
+    for plan in $plans; do
         run ${plan%:*} ${plan#*:} --steps 6 --metrics m.jsonl --export ${plan%:*}.safetensors
         for name in loss grad_norm; do numbers m.jsonl $name 1; done >"${plan%:*}.txt"
         cmp one.txt "${plan%:*}.txt" && cmp one.safetensors "${plan%:*}.safetensors" || fail "$plan differs in a bit"
