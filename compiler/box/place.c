@@ -72,9 +72,14 @@ static bool plain_add(const struct node *n)
     return true;
 }
 
+static bool is_backward(const struct node *n)
+{
+    return n->phase == PHASE_BACKWARD || n->phase == PHASE_WEIGHT;
+}
+
 static bool gradient_operand(const struct boxer *b, const struct value *v)
 {
-    return v->def && (v->def->phase == PHASE_BACKWARD || b->sunk[v->def->id]);
+    return v->def && (is_backward(v->def) || b->sunk[v->def->id]);
 }
 
 static bool read_by_update_only(const struct boxer *b, const struct node *n)
@@ -124,7 +129,7 @@ void boxer_analyse(struct boxer *b)
     b->replicated = NEW_ARRAY(bool, b->g->nnode);
     region_walk(b->g->root, note_user, b);
     for (int i = (int)arrlen(nodes) - 1; i >= 0; i--)
-        if (nodes[i]->phase == PHASE_BACKWARD && plain_add(nodes[i]) && read_by_update_only(b, nodes[i]))
+        if (is_backward(nodes[i]) && plain_add(nodes[i]) && read_by_update_only(b, nodes[i]))
             sink(b, nodes[i]);
     for (int i = 0; i < arrlen(nodes); i++) {
         struct node *n = nodes[i];

@@ -11,5 +11,6 @@ void rewrite(struct module *m)
             set_precision(m->graph[e]);
             recompute(m->graph[e]);
             clear_padding(m->graph[e]);
+            split_backward(m->graph[e]);
         }
 }

@@ -40,7 +40,7 @@ static bool countable(struct timing *t, const struct value *v)
 static void mark_sums(const struct value *g, bool *once)
 {
     struct node *n = g->def;
-    if (!n || n->op != &op_add || n->region->owner || n->phase != PHASE_BACKWARD || once[n->id])
+    if (!n || n->op != &op_add || n->region->owner || (n->phase != PHASE_BACKWARD && n->phase != PHASE_WEIGHT) || once[n->id])
         return;
     once[n->id] = true;
     for (int k = 0; k < arrlen(n->in); k++)

@@ -157,11 +157,12 @@ void write_plan(struct writer *w)
     }
     for (int i = 0; i < naxis; i++)
         if (!strcmp(axis[i].name, "pp")) {
-            static const char *const schedules[] = {"one_f_one_b", "gpipe", "interleaved(2)", "interleaved(3)"};
-            unsigned k = pick(w, 4);
-            int chunks = k < 2 ? 1 : (int)k;
-            line(w, "pipeline over pp { schedule = %s; split %s%s }", schedules[k], w->cut,
-                 w->blocks % (axis[i].size * chunks) ? " uneven" : "");
+            static const char *const schedules[] = {"one_f_one_b", "gpipe", "interleaved(2)", "interleaved(3)", "zb_h1",
+                                                    "zb_h2", "zb_v"};
+            static const int chunks[] = {1, 1, 2, 3, 1, 1, 2};
+            unsigned k = pick(w, 7);
+            line(w, "pipeline over pp { schedule = %s; split %s%s%s }", schedules[k], w->cut,
+                 w->blocks % (axis[i].size * chunks[k]) ? " uneven" : "", chance(w, 20) ? "; split backward" : "");
         }
     for (int i = 0; i < w->targets; i++) {
         const struct target *t = &w->target[i];
