@@ -111,6 +111,10 @@ void fl_report_step(const struct fl_report_step *s)
         number("step_s", s->seconds);
         number("comm_s", s->comm_seconds);
         fprintf(metrics, ", \"peak_bytes\": %lld", (long long)fl_target_peak_bytes());
+        int64_t resident, library;
+        if (fl_target_resident(&resident, &library))
+            fprintf(metrics, ", \"resident_bytes\": %lld, \"library_bytes\": %lld", (long long)resident,
+                    (long long)library);
         end_object();
     }
     if (quiet)

@@ -15,6 +15,9 @@ void fl_to_arena(void *dst, const void *host, int64_t bytes);
 void fl_from_arena(void *host, const void *src, int64_t bytes);      /* after all work queued so far */
 void fl_target_sync(void);                           /* returns when all queued work is done */
 int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and the target's own buffers */
+bool fl_target_resident(int64_t *bytes,
+                        int64_t *library);           /* most host memory resident so far, and what was resident before the
+                                                        arena: MPI, BLAS, libc; false where the arena is elsewhere */
 void fl_target_stop(void);
 
 /* Communicators and links of this rank, made in the program's order before the first step. `peer` is a rank of the

@@ -4,8 +4,10 @@
 #include "../target.h"
 #include "cpu.h"
 #include <errno.h>
+#include <malloc.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -14,6 +16,7 @@ const char *const fl_target_name = "cpu";
 static struct { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], *per_thread;
 static int nthreads = 1;
 static int64_t arena_bytes;
+static int64_t library_bytes;     /* resident before the arena: what MPI, the BLAS and libc take for themselves */
 
 /* How many ranks of this host may run on one of this rank's cores, itself included. */
 static int sharers(const cpu_set_t *mine)
@@ -38,6 +41,7 @@ static int sharers(const cpu_set_t *mine)
 void fl_target_start(int local_rank, int local_size)
 {
     (void)local_rank, (void)local_size;
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);              /* what is freed after the start is no longer resident */
     cpu_set_t mask;
     CPU_ZERO(&mask);
     CPU_SET(0, &mask);
@@ -93,8 +97,30 @@ int64_t fl_scratch_bytes(void)
     return sum;
 }
 
+/* A line of /proc/self/status, in bytes; 0 where there is none. */
+static int64_t status_bytes(const char *name)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    long long kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name)) && sscanf(line + strlen(name), ": %lld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
+bool fl_target_resident(int64_t *bytes, int64_t *library)
+{
+    *bytes = status_bytes("VmHWM");
+    *library = library_bytes;
+    return *bytes > 0;
+}
+
 char *fl_arena_new(int64_t bytes)
 {
+    library_bytes = status_bytes("VmRSS");
     int64_t whole = (bytes + 4095) / 4096 * 4096 + (bytes == 0 ? 4096 : 0);
     void *p = mmap(NULL, (size_t)whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
