@@ -9,7 +9,7 @@
 static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
     "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--explain NAME]\n"
-    "             [--diff PLAN2] [--cluster F.json|NAME] [--time] [--diagnostics=json]\n"
+    "             [--plans] [--diff PLAN2] [--cluster F.json|NAME] [--time] [--diagnostics=json]\n"
     "             [--verify | --no-verify] [--spoil FAULT]\n"
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
 
@@ -116,6 +116,23 @@ static bool compare(struct module *m, const char *plan)
     return true;
 }
 
+static bool compile_all(struct module *m)
+{
+    return compile(m, NULL);
+}
+
+/* --plans: a first look at the program only to find their names. */
+static bool compare_all(struct module *m)
+{
+    parse_pass(m);
+    if (diag_errors())
+        return false;
+    struct diag_held held = diag_hold();
+    elaborate(m);
+    diag_drop(held);
+    return plans_table(stdout, m, compile_all) > 0;
+}
+
 static int usage(const char *fact, const char *what)
 {
     if (fact)
@@ -138,6 +155,7 @@ static int run(int argc, char **argv)
     struct options o = {.target = "cuda"};
     const struct pass *dumped = NULL;
     const char *diff = NULL;
+    bool plans = false;
     bool json = false;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
@@ -147,6 +165,8 @@ static int run(int argc, char **argv)
             o.verify = VERIFY_ALWAYS;
         } else if (!strcmp(a, "--no-verify")) {
             o.verify = VERIFY_NEVER;
+        } else if (!strcmp(a, "--plans")) {
+            plans = true;
         } else if (!strcmp(a, "--time")) {
             o.time = true;
         } else if (!strcmp(a, "--diagnostics=json")) {
@@ -203,11 +223,11 @@ static int run(int argc, char **argv)
     }
     if (!o.file)
         return usage(NULL, NULL);
-    if (o.check || dumped || diff || o.explain)
+    if (o.check || dumped || diff || o.explain || plans)
         o.out = NULL;
     struct module *m = NEW(struct module);
     m->options = &o;
-    bool fine = compile(m, dumped);
+    bool fine = plans ? compare_all(m) : compile(m, dumped);
     if (fine && diff)
         fine = compare(m, diff);
     diag_print(stderr, json);

@@ -48,6 +48,8 @@ void physical_dump(FILE *to, struct module *m);       /* --emit=physical (box, f
 void comm_dump(FILE *to, struct module *m, bool json);
 void schedule_dump(FILE *to, struct module *m, bool json);
 void memory_dump(FILE *to, struct module *m, bool json);
+/* --plans: a line for every plan of the program, each compiled with `compile`; how many are accepted. */
+int plans_table(FILE *to, struct module *first, bool (*compile)(struct module *m));
 void plan_diff(FILE *to, struct module *a, struct module *b);    /* --diff: both after all passes but emit */
 void shard_dump(FILE *to, struct module *m);          /* --emit=sbp: every tensor with its layout and why */
 #endif

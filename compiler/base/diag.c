@@ -273,6 +273,14 @@ struct diag_held diag_hold(void)
     return before;
 }
 
+const char *diag_first(void)
+{
+    for (int i = 0; i < arrlen(collected); i++)
+        if (!collected[i]->warning)
+            return mem_printf("E%04d: %s", numbers[collected[i]->code], collected[i]->fact);
+    return NULL;
+}
+
 int diag_drop(struct diag_held before)
 {
     int meanwhile = errors;

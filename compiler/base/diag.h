@@ -37,6 +37,7 @@ void diag_reset(void);
 /* Between hold and drop, diagnostics are set aside and forgotten: for a look at a program that the user did not write. */
 struct diag_held { struct diag **collected; int errors; };
 struct diag_held diag_hold(void);
+const char *diag_first(void);                        /* "E0601: fact" of the first error so far, or NULL */
 int diag_drop(struct diag_held before);              /* the errors there were meanwhile */
 int diag_explain(FILE *to, const char *code);        /* --explain-error: the page of "E0312"; 0 when found */
 

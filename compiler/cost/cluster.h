@@ -15,6 +15,9 @@ struct cluster {
     double memory;               /* bytes of one device; 0: unknown */
     double inside, inside_latency, between, between_latency;     /* bytes per second of one device; seconds a call */
     double flops;                /* per second and device, of contractions in f32 */
+    double stream;               /* bytes per second that a device's own memory reads and writes */
+    double call, exponential;    /* seconds: of any call or launch; of one exponential of an element-wise op */
+    bool shared;                 /* ranks of a host share flops and stream: the numbers are those of the whole host */
     struct span span;            /* where it is written */
     bool given;                  /* not the default */
 };
@@ -22,7 +25,8 @@ struct cluster {
 const struct cluster *cluster_default(void);
 const struct cluster *cluster_named(const char *name);           /* a100, h100, h200, here; NULL */
 const char **cluster_names(void);                                /* stb_ds array */
-/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops. NULL after a
+/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops, stream, call,
+ * exponential. NULL after a
  * diagnostic. */
 const struct cluster *cluster_read(const char *path);
 const char *cluster_text(const struct cluster *c);               /* one line of its numbers */

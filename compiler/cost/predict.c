@@ -1,0 +1,292 @@
+/* The prediction of a step; see predict.h.
+ *
+ *   contraction    its share of the FLOPs / rate, and its tensors once through memory
+ *   other ops      what they read and write / bandwidth of memory, and their exponentials
+ *   collective     alpha-beta, as in the choice of layouts
+ *   every call     a fixed time
+ *   link           alpha-beta; it delays who waits for it, not who sends
+ *
+ * The firings of each stage follow each other in the fixed order; one starts when the one before has ended on its stage
+ * and what it receives has come. */
+#include "predict.h"
+#include "../box/survey.h"
+#include "../module.h"
+#include "../op.h"
+#include "../schedule/rolled.h"
+#include "cluster.h"
+#include "convert.h"
+#include <math.h>
+#include <string.h>
+
+enum { MOST_FIRINGS = 1 << 20 };
+
+/* ---- nodes ---- */
+
+static const struct cluster *cluster_of(const struct physical *p)
+{
+    return p->mesh->cluster ? p->mesh->cluster : cluster_default();
+}
+
+/* Ranks of one host that shares its cores among them get a share each. */
+static double share(const struct physical *p)
+{
+    const struct cluster *c = cluster_of(p);
+    return c->shared && p->mesh->nranks > 1 ? 1.0 / p->mesh->nranks : 1;
+}
+
+static bool aliases(const struct node *n, const struct value *out)
+{
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (n->in[k] && n->in[k]->buffer && n->in[k]->buffer == out->buffer && n->op->flags & (OP_VIEW | OP_BOXING))
+            return true;
+    return false;
+}
+
+static double moved_bytes(const struct physical *p, const struct node *n)
+{
+    double bytes = 0;
+    bool view = arrlen(n->out) > 0;
+    for (int k = 0; k < arrlen(n->out); k++) {
+        view &= aliases(n, n->out[k]);
+        bytes += (double)value_local_bytes(n->out[k], p->mesh);
+    }
+    if (view)
+        return 0;
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (n->in[k])
+            bytes += (double)value_local_bytes(n->in[k], p->mesh);
+    return bytes;
+}
+
+/* The share of a node's work that one rank has: an axis that splits any of its tensors splits it. */
+static double part_of_work(const struct physical *p, const struct node *n)
+{
+    double part = 1;
+    for (int a = 0; a < p->mesh->naxis; a++) {
+        bool split = false;
+        for (int k = 0; k < arrlen(n->in) && !split; k++)
+            split = n->in[k] && n->in[k]->lay.ax[a].kind == SBP_S;
+        for (int k = 0; k < arrlen(n->out) && !split; k++)
+            split = n->out[k]->lay.ax[a].kind == SBP_S;
+        if (split)
+            part /= p->mesh->axis[a].size;
+    }
+    return part;
+}
+
+static int exponentials(const char *expr)
+{
+    static const char *const names[] = {"exp", "tanh", "log", "erf", "pow", NULL};
+    int count = 0;
+    for (int k = 0; expr && names[k]; k++)
+        for (const char *s = expr; (s = strstr(s, names[k])); s++)
+            count++;
+    return count;
+}
+
+static double fused_exponentials(const struct node *n)
+{
+    return exponentials(n->op->expr ? n->op->expr : node_str(n, "expr"));
+}
+
+static double collective_seconds(const struct physical *p, const struct node *n)
+{
+    static const struct { const char *name; enum step_kind kind; double halves; } kinds[] = {
+        {"all_gather", STEP_ALL_GATHER, 1},         {"all_reduce", STEP_ALL_REDUCE, 2},
+        {"reduce_scatter", STEP_REDUCE_SCATTER, 1}, {"all_to_all", STEP_ALL_TO_ALL, 1},
+        {"stage_reduce", STEP_ALL_REDUCE, 2},
+    };
+    unsigned axes = (unsigned)node_int(n, "axes", 0);
+    double parts = 1;
+    for (int a = 0; a < p->mesh->naxis; a++)
+        if (axes >> a & 1)
+            parts *= p->mesh->axis[a].size;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && parts > 1; k++)
+        if (!strcmp(communication_kind(n), kinds[k].name))
+            return step_seconds(kinds[k].kind, kinds[k].halves * (parts - 1) / parts * (double)communication_bytes(p, n),
+                                p->mesh, axes);
+    return 0;
+}
+
+double node_seconds(const struct physical *p, const struct node *n)
+{
+    const struct cluster *c = cluster_of(p);
+    if (n->body || n->op->flags & OP_SOURCE || n->op == &op_box_send || n->op == &op_box_recv)
+        return 0;
+    if (is_communication(n))
+        return collective_seconds(p, n);
+    double bytes = moved_bytes(p, n);
+    if (bytes == 0)
+        return 0;
+    double seconds = c->call + bytes / (c->stream * share(p));
+    if (n->op->flags & OP_CONTRACTION && n->op->flops)
+        seconds += n->op->flops(n) * part_of_work(p, n) / (c->flops * share(p));
+    double elements = arrlen(n->out) ? (double)value_local_bytes(n->out[0], p->mesh) / type_bytes[n->out[0]->type] : 0;
+    return seconds + fused_exponentials(n) * elements * c->exponential / share(p);
+}
+
+/* ---- stages ---- */
+
+struct work { double compute, comm; };
+
+static struct work region_work(const struct physical *p, const struct region *r)
+{
+    struct work sum = {0};
+    for (int i = 0; r && i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        if (n->body) {
+            struct work w = region_work(p, n->body);
+            sum.compute += w.compute * (double)n->body->count;
+            sum.comm += w.comm * (double)n->body->count;
+        } else if (is_communication(n)) {
+            sum.comm += node_seconds(p, n);
+        } else {
+            sum.compute += node_seconds(p, n);
+        }
+    }
+    return sum;
+}
+
+static double duration(const struct physical *p, int stage, enum phase f, int chunk)
+{
+    struct work w = region_work(p, p->stages[stage].phase[ENTRY_TRAIN][f][chunk]);
+    return w.compute + w.comm;
+}
+
+/* ---- in time ---- */
+
+struct clock {
+    const struct physical *p;
+    double *lasts;               /* [(stage * PHASES + phase) * MAX_CHUNK + chunk]: seconds of one firing */
+    double **arrived;            /* per link and micro-batch: when the message is there; 0: not sent yet */
+    int microbatches;
+};
+
+static double link_seconds(const struct physical *p, const struct link *l)
+{
+    int axis = p->mesh->pipe;
+    double bytes = l->sent ? (double)value_local_bytes(l->sent, p->mesh) : 0;
+    return axis < 0 ? 0 : axis_latency(p->mesh, axis) + bytes / axis_bandwidth(p->mesh, axis);
+}
+
+/* When the firing may start as far as its messages go; below 0: one is not under way yet. */
+static double received(const struct clock *c, int stage, const struct firing *f)
+{
+    const struct region *root = c->p->stages[stage].phase[ENTRY_TRAIN][f->phase][f->chunk];
+    double at = 0;
+    for (int i = 0; root && i < arrlen(root->nodes); i++)
+        if (root->nodes[i]->op == &op_box_recv) {
+            double t = c->arrived[node_int(root->nodes[i], "link", 0)][f->microbatch];
+            if (t == 0)
+                return -1;
+            at = fmax(at, t);
+        }
+    return at;
+}
+
+static void sent(struct clock *c, int stage, const struct firing *f, double now)
+{
+    const struct region *root = c->p->stages[stage].phase[ENTRY_TRAIN][f->phase][f->chunk];
+    for (int i = 0; root && i < arrlen(root->nodes); i++)
+        if (root->nodes[i]->op == &op_box_send) {
+            int link = (int)node_int(root->nodes[i], "link", 0);
+            c->arrived[link][f->microbatch] = now + link_seconds(c->p, &c->p->links[link]);
+        }
+}
+
+/* The makespan of the scheduled part; *busy: what the stages work in it, on average. */
+static double makespan(struct clock *c, double *busy)
+{
+    int stages = c->p->nstage;
+    struct rolled_walk *walk = NEW_ARRAY(struct rolled_walk, stages);
+    struct firing *next = NEW_ARRAY(struct firing, stages);
+    bool *more = NEW_ARRAY(bool, stages);
+    double *now = NEW_ARRAY(double, stages), end = 0, work = 0;
+    for (int s = 0; s < stages; s++) {
+        walk[s].of = &c->p->stages[s].order;
+        more[s] = rolled_next(&walk[s], &next[s]);
+    }
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int s = 0; s < stages; s++)
+            while (more[s]) {
+                double ready = received(c, s, &next[s]);
+                if (ready < 0)
+                    break;
+                double lasts = c->lasts[(s * PHASES + (int)next[s].phase) * MAX_CHUNK + next[s].chunk];
+                now[s] = fmax(now[s], ready) + lasts;
+                work += lasts;
+                sent(c, s, &next[s], now[s]);
+                more[s] = rolled_next(&walk[s], &next[s]);
+                moved = true;
+            }
+    }
+    for (int s = 0; s < stages; s++)
+        end = fmax(end, now[s]);
+    *busy = work / stages;
+    return end;
+}
+
+/* Three times the contractions of the forward, as trainers count. */
+static double model_flops(const struct region *r)
+{
+    double sum = 0;
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        if (node_at_root(n)->phase != PHASE_FORWARD)
+            continue;
+        if (n->body)
+            sum += model_flops(n->body);
+        else if (n->op->flags & OP_CONTRACTION && n->op->flops)
+            sum += 3 * n->op->flops(n) * (double)region_blocks(n->region);
+    }
+    return sum;
+}
+
+struct prediction predict(const struct module *m)
+{
+    const struct physical *p = m->physical;
+    int mb = p->mesh->axis[p->mesh->mb].size, stages = p->nstage;
+    int64_t firings = 0;
+    struct prediction x = {.flops = model_flops(m->graph[ENTRY_TRAIN]->root)};
+    struct clock c = {.p = p, .microbatches = mb};
+    c.lasts = NEW_ARRAY(double, stages * PHASES * MAX_CHUNK);
+    double once = 0, most = 0;
+    for (int s = 0; s < stages; s++) {
+        struct work all = {0};
+        double here = duration(p, s, PHASE_COUNT, 0) * mb + duration(p, s, PHASE_SETUP, 0) + duration(p, s, PHASE_UPDATE, 0);
+        once = fmax(once, here);
+        for (int f = 0; f < PHASES; f++)
+            for (int k = 0; k < MAX_CHUNK; k++) {
+                const struct region *r = p->stages[s].phase[ENTRY_TRAIN][f][k];
+                struct work w = region_work(p, r);
+                double times = phase_per_microbatch((enum phase)f) ? mb : 1;
+                c.lasts[(s * PHASES + f) * MAX_CHUNK + k] = w.compute + w.comm;
+                all.compute += w.compute * times;
+                all.comm += w.comm * times;
+            }
+        if (all.compute + all.comm > most) {
+            most = all.compute + all.comm;
+            x.compute = all.compute;
+            x.comm = all.comm;
+        }
+        firings += rolled_count(&p->stages[s].order);
+    }
+    double busy = 0, span;
+    c.arrived = NEW_ARRAY(double *, arrlen(p->links) + 1);
+    if (firings <= MOST_FIRINGS) {
+        for (int i = 0; i < arrlen(p->links); i++)
+            c.arrived[i] = NEW_ARRAY(double, mb + 1);
+        span = makespan(&c, &busy);
+    } else {                             /* too many to lay out: the schedule's own bubble, in unit times */
+        span = (most - once) / (1 - fmin(fmax(p->bubble, 0), 0.99));
+        busy = most - once;
+    }
+    x.bubble = span > 0 ? 1 - busy / span : 0;
+    x.seconds = once + span;
+    x.mfu = x.flops / (x.seconds * p->mesh->nranks * cluster_of(p)->flops * share(p));
+    struct total *sum = comm_totals(p, comm_survey(p));
+    for (int i = 0; i < arrlen(sum); i++)
+        x.comm_bytes += (double)sum[i].bytes;
+    return x;
+}
