@@ -144,6 +144,8 @@ bool phase_has_chunks(enum phase p);                 /* FORWARD, BACKWARD, WEIGH
  * train entry's order: the most micro-batches from the oldest one that `to` has not finished to the newest one that
  * `from` has started. Micro-batch i lies in slot i mod that number. */
 int schedule_slots(const struct stage *s, enum phase from, int from_chunk, enum phase to, int to_chunk);
+/* Entries without a backward take turns between chunks in groups of so many micro-batches, as `interleaved` does. */
+int schedule_group(const struct physical *p);
 /* Does the order finish each micro-batch, in the order of stage_roots(), before it starts the next one? */
 bool schedule_sequential(const struct stage *s);
 

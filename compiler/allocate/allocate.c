@@ -108,7 +108,9 @@ static void touch(struct work *w, enum entry e, struct root def, struct root her
     }
     int g = group_of(here.phase), made = group_of(def.phase);
     bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1, crosses = !same_actor(def, here);
-    bool overlapped = g == 2 && made == 2 && crosses && e == ENTRY_TRAIN && !w->sequential;
+    int group = schedule_group(w->p);
+    bool sequential = e == ENTRY_TRAIN ? w->sequential : group == 1;
+    bool overlapped = g == 2 && made == 2 && crosses && !sequential;
     if (loops && (g != made || overlapped || (v->def && v->def->op == &op_box_accumulate))) {
         if (g == 0 || g == 2)
             to = w->last[e][g];
@@ -122,6 +124,8 @@ static void touch(struct work *w, enum entry e, struct root def, struct root her
     bool saved = crosses && g == 2 && !(v->def && v->def->op == &op_box_accumulate);
     if (saved && made == 0)
         b->slots = microbatches;
+    if (saved && made == 2 && e != ENTRY_TRAIN && b->slots < group)
+        b->slots = group;
     if (saved && made == 2 && e == ENTRY_TRAIN) {
         note_actor(w, b, def);
         note_actor(w, b, here);

@@ -20,6 +20,17 @@ static struct buffer **sorted(const struct stage *s)
     return list;
 }
 
+/* The tensor's path; where a stage has several chunks also which blocks: each has buffers of its own. */
+static const char *tensor_text(const struct stage *s, const struct buffer *b)
+{
+    const struct region *r = b->values[0]->region;
+    while (region_depth(r) > 1)
+        r = r->parent;
+    if (s->nchunk == 1 || !r->parent)
+        return b->name;
+    return mem_printf("%s [%lld..%lld]", b->name, (long long)r->first, (long long)(r->first + r->count));
+}
+
 static void dump_text(FILE *to, const struct stage *s)
 {
     fprintf(to, "stage %d: %lld bytes per rank\n", s->index,
@@ -41,7 +52,7 @@ static void dump_text(FILE *to, const struct stage *s)
         const struct buffer *b = list[i];
         fprintf(to, "    %12lld %12lld %7lld %6d %5d-%-5d  %-18s %-24s %s\n", (long long)b->offset, (long long)b->bytes,
                 (long long)b->blocks, b->slots, b->first, b->last, memory_class_name[b->class],
-                b->span.file ? span_where(b->span) : "-", b->name);
+                b->span.file ? span_where(b->span) : "-", tensor_text(s, b));
     }
 }
 
@@ -53,7 +64,7 @@ static json_t *stage_json(const struct stage *s)
     struct buffer **list = sorted(s);
     for (int i = 0; i < arrlen(list); i++) {
         const struct buffer *b = list[i];
-        json_array_append_new(buffers, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i}", "tensor", b->name,
+        json_array_append_new(buffers, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i}", "tensor", tensor_text(s, b),
                                                  "class", memory_class_name[b->class], "where",
                                                  b->span.file ? span_where(b->span) : "", "offset",
                                                  (json_int_t)b->offset, "bytes", (json_int_t)b->bytes, "blocks",

@@ -25,8 +25,9 @@ void emit_plan_json(struct module *m, FILE *to)
         json_array_append_new(comms, json_pack("{s:s, s:i}", "name", p->comms[i].name, "axes", (int)p->comms[i].axes));
     for (int i = 0; i < arrlen(p->links); i++) {
         const struct link *l = &p->links[i];
-        json_array_append_new(links, json_pack("{s:s, s:i, s:i, s:s}", "tensor", l->what ? l->what : "", "from", l->from,
-                                               "to", l->to, "phase", phase_name[l->phase]));
+        json_array_append_new(links, json_pack("{s:s, s:i, s:i, s:s, s:i, s:i}", "tensor", l->what ? l->what : "",
+                                               "from", l->from, "to", l->to, "phase", phase_name[l->phase],
+                                               "from_chunk", l->from_chunk, "to_chunk", l->to_chunk));
     }
     json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:f}", "program", m->options->file, "plan",
                             m->plan->name, "target", m->options->target, "ranks", p->mesh->nranks, "mesh", axes,

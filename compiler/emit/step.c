@@ -10,19 +10,22 @@ static bool has(const struct emitter *e, enum entry entry, enum phase f, int chu
     return e->s->phase[entry][f][chunk];
 }
 
+/* All micro-batches in a row; through several chunks in groups, each group chunk by chunk. */
 static void loop_all(struct emitter *e, enum entry entry, enum phase f)
 {
-    int count = e->p->mesh->axis[e->p->mesh->mb].size;
-    bool any = false;
-    for (int chunk = 0; chunk < e->s->nchunk; chunk++)
-        any |= has(e, entry, f, chunk);
-    if (!any)
-        return;
-    fprintf(e->functions, "    for (int mb = 0; mb < %d; mb++) {\n        run->step.microbatch = mb;\n", count);
+    int count = e->p->mesh->axis[e->p->mesh->mb].size, group = schedule_group(e->p);
+    bool groups = e->s->nchunk > 1 && phase_has_chunks(f) && group < count;
+    const char *indent = groups ? "        " : "    ", *first = groups ? "first" : "0";
+    const char *end = groups ? mem_printf("first + %d && mb < %d", group, count) : mem_printf("%d", count);
+    if (groups)
+        fprintf(e->functions, "    for (int first = 0; first < %d; first += %d) {\n", count, group);
     for (int chunk = 0; chunk < e->s->nchunk; chunk++)
         if (has(e, entry, f, chunk))
-            fprintf(e->functions, "        %s(run, mb);\n", phase_function(e, entry, f, chunk));
-    fputs("    }\n", e->functions);
+            fprintf(e->functions, "%sfor (int mb = %s; mb < %s; mb++) {\n%s    run->step.microbatch = mb;\n"
+                    "%s    %s(run, mb);\n%s}\n", indent, first, end, indent, indent, phase_function(e, entry, f, chunk),
+                    indent);
+    if (groups)
+        fputs("    }\n", e->functions);
 }
 
 static void once(struct emitter *e, enum entry entry, enum phase f)

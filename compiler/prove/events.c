@@ -127,9 +127,11 @@ static void build_stage(struct builder *b)
         for (struct rolled_walk w = {.of = &b->order}; rolled_next(&w, &f);)
             run_phase(b, f.phase, f.chunk, f.microbatch);
     } else {
-        for (int i = 0; i < b->microbatches; i++)
+        int group = schedule_group(p);
+        for (int first = 0; first < b->microbatches; first += group)
             for (int chunk = 0; chunk < b->stage->nchunk; chunk++)
-                run_phase(b, PHASE_FORWARD, chunk, i);
+                for (int i = first; i < first + group && i < b->microbatches; i++)
+                    run_phase(b, PHASE_FORWARD, chunk, i);
     }
     run_phase(b, PHASE_UPDATE, 0, 0);
 }

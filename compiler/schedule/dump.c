@@ -135,7 +135,8 @@ static json_t *stage_json(const struct stage *s, const struct timetable *t, int 
 
 static json_t *link_json(const struct link *l)
 {
-    return json_pack("{s:i, s:i, s:s, s:s, s:s, s:i, s:i, s:i}", "from", l->from, "to", l->to, "entry",
+    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:i, s:i, s:i}", "from", l->from, "to", l->to, "from_chunk",
+                     l->from_chunk, "to_chunk", l->to_chunk, "entry",
                      entry_name[l->entry], "phase", phase_name[l->phase], "value", l->what ? l->what : "", "number",
                      l->number, "slots_sent", l->slots_sent, "slots_received", l->slots_received);
 }

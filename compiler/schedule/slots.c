@@ -7,6 +7,12 @@ int schedule_slots(const struct stage *s, enum phase from, int from_chunk, enum 
     return rolled_slots(&s->order, from, from_chunk, to, to_chunk);
 }
 
+int schedule_group(const struct physical *p)
+{
+    int m = p->mesh->axis[p->mesh->mb].size;
+    return p->nvirtual == p->nstage ? 1 : p->nstage < m ? p->nstage : m;
+}
+
 bool schedule_sequential(const struct stage *s)
 {
     struct rolled order;                                 /* of two turns of a loop every other is an image */
