@@ -1,4 +1,4 @@
-/* The cheapest conversion between two layouts: Dijkstra over the layouts of the axes that move.
+/* The cheapest conversion between two layouts: A* over the layouts of the axes that move.
  *
  * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
  * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there; where
@@ -152,15 +152,21 @@ static bool minor(const struct layout *l, const struct mesh *m, int axis)
 
 struct state {
     struct layout lay;
+    uint64_t key;                /* lay, packed */
     double cost;
     int from;                    /* state it was reached from */
     struct step step;            /* the step that reached it */
     bool done;
 };
+struct place { double cost; int state; };
 struct search {
     const struct value *v;
     const struct mesh *m;
     struct state *states;        /* stb_ds array */
+    int *slot, slots;            /* hash table: 1 + state by packed layout; slots is a power of two */
+    struct place *heap;          /* stb_ds array: states to go on from, the most promising first, then the oldest */
+    struct layout goal;
+    double least_step[MAX_AXIS]; /* what any collective on the axis costs at least */
     struct sbp option[MAX_AXIS][MAX_DIM + 3];
     int noption[MAX_AXIS];
     double most;                 /* bytes a rank may hold on the way */
@@ -175,6 +181,109 @@ static bool splits_within_time(const struct search *s, const struct layout *l, i
     return false;
 }
 
+static uint64_t pack(const struct layout *l)
+{
+    uint64_t bits = 0;
+    for (int a = 0; a < MAX_AXIS; a++)
+        bits = bits << 8 | (uint64_t)(l->ax[a].kind << 6 | l->ax[a].dim << 3 | l->ax[a].order);
+    return bits;
+}
+
+static bool nearer(struct place a, struct place b)
+{
+    return a.cost < b.cost || (a.cost == b.cost && a.state < b.state);
+}
+
+static void heap_put(struct search *s, struct place p)
+{
+    int at = (int)arrlen(s->heap);
+    arrput(s->heap, p);
+    for (; at > 0 && nearer(p, s->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        s->heap[at] = s->heap[(at - 1) / 2];
+    s->heap[at] = p;
+}
+
+static struct place heap_take(struct search *s)
+{
+    struct place first = s->heap[0], last = arrpop(s->heap);
+    int n = (int)arrlen(s->heap), at = 0;
+    for (int next; (next = 2 * at + 1) < n; at = next) {
+        next += next + 1 < n && nearer(s->heap[next + 1], s->heap[next]);
+        if (!nearer(s->heap[next], last))
+            break;
+        s->heap[at] = s->heap[next];
+    }
+    if (n)
+        s->heap[at] = last;
+    return first;
+}
+
+/* What is left to the goal costs at least this: an axis that is split or Partial can only get elsewhere by a collective,
+ * unless it may end as Partial. */
+static double left(const struct search *s, const struct layout *l)
+{
+    double sum = 0;
+    for (int a = 0; a < s->m->naxis; a++) {
+        struct sbp at = l->ax[a], goal = s->goal.ax[a];
+        if (at.kind == goal.kind && at.dim == goal.dim)
+            continue;
+        bool local = at.kind == SBP_B || (at.kind == SBP_S && goal.kind == SBP_P);
+        sum += local ? step_seconds(STEP_SLICE, 0, s->m, 0) : s->least_step[a];
+    }
+    return sum;
+}
+
+static void expect(struct search *s, const struct layout *goal)
+{
+    s->goal = *goal;
+    double bytes = type_bytes[s->v->type], ranks = 1;
+    for (int d = 0; d < s->v->ndim; d++)
+        bytes *= (double)s->v->dim[d]->size;
+    for (int a = 0; a < s->m->naxis; a++)
+        ranks *= s->m->axis[a].size;
+    for (int a = 0; a < s->m->naxis; a++) {
+        double k = s->m->axis[a].size;
+        s->least_step[a] = s->m->axis[a].time ? step_seconds(STEP_SLICE, 0, s->m, 0)
+                         : step_seconds(STEP_ALL_GATHER, (k - 1) / k * bytes / ranks, s->m, 1u << a) * (1 - 1e-9);
+    }
+}
+
+static int *find_slot(const struct search *s, uint64_t key)
+{
+    uint64_t at = (key ^ key >> 29) * 0x9e3779b97f4a7c15u;
+    for (at = (at ^ at >> 32) & (uint64_t)(s->slots - 1);; at = (at + 1) & (uint64_t)(s->slots - 1))
+        if (!s->slot[at] || s->states[s->slot[at] - 1].key == key)
+            return &s->slot[at];
+}
+
+static void add_state(struct search *s, const struct state *way)
+{
+    if (2 * (arrlen(s->states) + 1) > s->slots) {
+        s->slots = s->slots ? 2 * s->slots : 64;
+        s->slot = NEW_ARRAY(int, s->slots);
+        for (int k = 0; k < arrlen(s->states); k++)
+            *find_slot(s, s->states[k].key) = k + 1;
+    }
+    arrput(s->states, *way);
+    *find_slot(s, way->key) = (int)arrlen(s->states);
+}
+
+/* Notes a way to a layout, if it is the cheapest known. */
+static void note(struct search *s, struct state way)
+{
+    way.key = pack(&way.lay);
+    int at = s->slots ? *find_slot(s, way.key) - 1 : -1;
+    if (at < 0) {
+        at = (int)arrlen(s->states);
+        add_state(s, &way);
+    } else if (way.cost < s->states[at].cost) {
+        s->states[at] = way;
+    } else {
+        return;
+    }
+    heap_put(s, (struct place){ way.cost + left(s, &way.lay), at });
+}
+
 static void reach(struct search *s, int from, int axis, struct sbp to)
 {
     if (splits_within_time(s, &s->states[from].lay, axis, to))
@@ -183,17 +292,7 @@ static void reach(struct search *s, int from, int axis, struct sbp to)
     double cost = s->states[from].cost + step.seconds;
     if (layout_bytes(s->v, &step.after, s->m) > s->most)
         return;
-    for (int k = 0; k < arrlen(s->states); k++)
-        if (layout_same(&s->states[k].lay, &step.after, s->m->naxis)) {
-            if (cost < s->states[k].cost) {
-                s->states[k].cost = cost;
-                s->states[k].from = from;
-                s->states[k].step = step;
-            }
-            return;
-        }
-    struct state next = { .lay = step.after, .cost = cost, .from = from, .step = step };
-    arrput(s->states, next);
+    note(s, (struct state){ .lay = step.after, .cost = cost, .from = from, .step = step });
 }
 
 static void offer(struct search *s, int axis, struct sbp x)
@@ -214,15 +313,12 @@ static bool step_legal(struct sbp from, struct sbp to)
 
 static int search_path(struct search *s, const struct layout *from, const struct layout *to, struct step *steps)
 {
-    struct state first = { .lay = *from, .from = -1 };
-    arrput(s->states, first);
-    for (;;) {
-        int best = -1;
-        for (int k = 0; k < arrlen(s->states); k++)
-            if (!s->states[k].done && (best < 0 || s->states[k].cost < s->states[best].cost))
-                best = k;
-        if (best < 0)
-            return -1;
+    expect(s, to);
+    note(s, (struct state){ .lay = *from, .from = -1 });
+    while (arrlen(s->heap)) {
+        int best = heap_take(s).state;
+        if (s->states[best].done)
+            continue;
         s->states[best].done = true;
         if (layout_same(&s->states[best].lay, to, s->m->naxis)) {
             int n = 0;
@@ -243,6 +339,7 @@ static int search_path(struct search *s, const struct layout *from, const struct
                     reach(s, best, a, s->option[a][o]);
         }
     }
+    return -1;
 }
 
 /* Joins neighbours that do the same to the same dim: one collective over both axes. Gathers run from minor to major,
@@ -358,6 +455,8 @@ int convert_path(const struct value *v, const struct layout *from, const struct 
         found = search_path(&s, &at, &goal, plan + n);
         if (found < 0) {
             arrsetlen(s.states, 0);
+            arrsetlen(s.heap, 0);
+            s.slots = 0;
             s.most = INFINITY;
             found = search_path(&s, &at, &goal, plan + n);
         }

@@ -3,10 +3,10 @@
  * One axis at a time can stop short of the best: two axes that each prefer to split the batch leave nothing for the
  * weights. What the axes found in turn bounds the optimum from above; per axis, the cost with the others at their best
  * bounds it from below, which rules out most signatures. What is left is one problem over all axes. Where that passes the
- * limit of the solver's tables the layouts found in turn stay, and the gap to the lower bound is told. */
+ * limits of the solver each two axes are solved together, the others held, and the gap to the lower bound is told. */
 #include "problem.h"
 
-static const double turn_limit = 4e6, joint_limit = 4e6;
+static const double turn_limit = 4e6, joint_limit = 4e6, pair_limit = 1e5;
 
 /* One axis with the others held; false when there is no choice (reported). */
 static bool solve_turn(struct sharding *s, int axis, bool *changed)
@@ -71,24 +71,39 @@ double problem_rule_out(struct problem *p, double least)
     return bound;
 }
 
-static void solve_together(struct sharding *s, unsigned axes)
+/* These axes together, the others held. Returns the cost of the layouts then, or of those there were when nothing cheaper
+ * is found; *bound: no layouts cost less. */
+static double solve_together(struct sharding *s, unsigned axes, double limit, double *bound)
 {
     struct problem p = { .s = s };
-    double least = layouts_cost(s, axes);
+    double least = layouts_cost(s, axes), upper = least * (1 + 1e-9) + 1e-12;
     problem_actors(&p, axes);
-    double bound = problem_rule_out(&p, least * (1 + 1e-9) + 1e-12);
+    *bound = fmin(least, problem_rule_out(&p, upper));
     problem_build(&p);
-    s->choice.gap = least - bound;
     if (p.large)
-        return;
-    struct solution answer = solver_improve(p.solver, joint_limit, least * (1 + 1e-9) + 1e-12);
+        return least;
+    struct solution answer = solver_improve(p.solver, limit, upper);
     bool changed = false;
-    if (answer.feasible && answer.cost < least)
-        problem_write_back(&p, &answer, &changed);
-    if (answer.feasible)
-        s->choice.gap = fmin(least, answer.cost) - answer.bound;
-    else
-        s->choice.gap = least - fmax(bound, answer.bound);
+    *bound = fmin(least, fmax(*bound, answer.bound));
+    if (!answer.feasible || answer.cost >= least)
+        return least;
+    problem_write_back(&p, &answer, &changed);
+    return answer.cost;
+}
+
+/* Where all together were too many: each pair, until none gets better. */
+static void solve_pairs(struct sharding *s, const int *order, int n)
+{
+    bool better = true;
+    for (int round = 0; better && round < 2; round++) {
+        better = false;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < i; j++) {
+                unsigned axes = 1u << order[i] | 1u << order[j];
+                double bound, before = layouts_cost(s, axes);
+                better |= solve_together(s, axes, pair_limit, &bound) < before - 1e-9;
+            }
+    }
 }
 
 bool axes_in_turn(struct sharding *s, const int *order, int n)
@@ -109,8 +124,14 @@ bool axes_solve(struct sharding *s, const int *order, int n)
         return false;
     for (int k = 0; k < n; k++)
         axes |= 1u << order[k];
-    if (n > 1)
-        solve_together(s, axes);
+    if (n > 1) {
+        double bound;
+        s->choice.gap = solve_together(s, axes, joint_limit, &bound) - bound;
+        if (s->choice.gap > 1e-9 && n > 2) {
+            solve_pairs(s, order, n);
+            s->choice.gap = layouts_cost(s, axes) - bound;
+        }
+    }
     if (s->choice.gap < 1e-9)
         s->choice.gap = 0;
     return true;

@@ -11,7 +11,7 @@
 static const double copy_rate = 1e13, store_rate = 1e15, partial_price = 1e-11;
 static const double astray_price = 1;                /* per value that leaves the split of its input */
 static const double gather_price = 0.1;              /* per value whose split by a weight is undone */
-enum { MAX_ENTRIES = 2000000 };
+enum { MAX_ENTRIES = 400000, MAX_PLANNED = 5000 };      /* conversions over four axes and more take long to plan */
 
 /* Does the time axis cut the dim that v would be split along? Then the split cannot change: the axes that split an input
  * are major to the micro-batches, and what is cut within a micro-batch would be minor. */
@@ -135,15 +135,24 @@ static uint64_t pack(const struct layout *l)
     return bits;
 }
 
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
 /* Conversions of equal shapes between equal layouts are planned once. */
 static struct travel travel(struct sharding *s, const struct value *v, const struct layout *from, const struct layout *to)
 {
-    struct trip trip = { pack(from), pack(to), (uint64_t)shape_of(s, v) };
-    ptrdiff_t at = hmgeti(s->trips, trip);
-    if (at >= 0)
-        return s->trips[at].value;
+    struct travel t = { .from = pack(from), .to = pack(to), .shape = shape_of(s, v) };
+    uint64_t key = mix(mix(t.from) ^ t.to) ^ (uint64_t)t.shape;      /* stb_ds hashes longer keys badly */
+    ptrdiff_t at = hmgeti(s->travels, key);
+    bool same = at >= 0 && s->travels[at].value.from == t.from && s->travels[at].value.to == t.to &&
+                s->travels[at].value.shape == t.shape;
+    if (same)
+        return s->travels[at].value;
     struct step steps[MAX_STEP];
-    struct travel t = { 0 };
     struct mem_mark mark = mem_mark();
     int count = convert_path(v, from, to, s->mesh, steps, MAX_STEP);
     for (int k = 0; k < count; k++) {
@@ -152,7 +161,7 @@ static struct travel travel(struct sharding *s, const struct value *v, const str
         t.sent += steps[k].seconds - start;
     }
     mem_rewind(mark);
-    hmput(s->trips, trip, t);
+    hmput(s->travels, key, t);
     return t;
 }
 
@@ -230,7 +239,7 @@ static void add_joint(struct problem *p, const struct joint *j, const int *var, 
     p->entries += total;
     if (p->entries > MAX_ENTRIES)
         p->large = true;
-    if (p->large)
+    if (p->large || p->counting)
         return;
     double *table = NEW_ARRAY(double, total);
     bool any = false;
@@ -239,6 +248,10 @@ static void add_joint(struct problem *p, const struct joint *j, const int *var, 
             at[k] = rest % n[k];
         table[i] = cost(j, at);
         any |= table[i] != 0;
+        if (p->nparts > 3 && hmlen(p->s->travels) > p->planned + MAX_PLANNED) {
+            p->large = true;
+            return;
+        }
     }
     if (any && p->nparts == 1)
         solver_add(p->solver, var[0], table);
@@ -537,7 +550,7 @@ void problem_build(struct problem *p)
     size_t n = (size_t)arrlen(p->s->g->values) + 1;
     p->solver = solver_new();
     p->large = false;
-    p->entries = 0;
+    p->planned = hmlen(p->s->travels);
     for (int k = 0; k < p->nparts; k++) {
         struct part *t = &p->part[k];
         t->copies = (struct copy (*)[PHASES])mem_alloc(sizeof *t->copies * n);
@@ -551,8 +564,12 @@ void problem_build(struct problem *p)
         tie_params(p, t);
         tie_twins(p, t);
     }
-    join_values(p);
-    join_actors(p);
+    for (int turn = 0; turn < 2; turn++) {           /* tables too large in all are not even begun */
+        p->counting = turn == 0;
+        p->entries = 0;
+        join_values(p);
+        join_actors(p);
+    }
 }
 
 void problem_write_back(struct problem *p, const struct solution *answer, bool *changed)

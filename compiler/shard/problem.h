@@ -31,6 +31,8 @@ struct problem {
     bool soft;                   /* broken lines cost instead of being forbidden */
     bool optimistic;             /* one axis: the least it can cost, whatever the others do */
     int64_t entries;             /* of tables between axes */
+    bool counting;               /* them, only */
+    ptrdiff_t planned;           /* conversions known before */
     bool large;                  /* not built: the axes' tables would be too big */
     struct solver *solver;
 };

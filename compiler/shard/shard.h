@@ -47,8 +47,11 @@ struct fixed {                   /* what the user said about a value */
 };
 
 struct shape { uint64_t type, ndim; int64_t size[MAX_DIM], phys[MAX_DIM]; };
-struct trip { uint64_t from, to, shape; };           /* a conversion: layouts, packed, and the number of a shape */
-struct travel { double copies, starts, sent; };      /* its seconds: local steps, starts of collectives, bytes on the way */
+struct travel {                  /* a conversion: layouts, packed, and the number of a shape; */
+    uint64_t from, to;
+    int shape;
+    double copies, starts, sent; /* its seconds: local steps, starts of collectives, bytes on the way */
+};
 
 struct sharding {
     struct module *m;
@@ -57,7 +60,7 @@ struct sharding {
     struct { struct dim *dim; int axis; } *data;     /* splits of model inputs: whatever has the dim stays so */
     struct { struct span key; int value; } *refused;     /* parts of lines that got a diagnostic: one is enough */
     struct { struct shape key; int value; } *shapes;         /* stb_ds maps: what conversions cost */
-    struct { struct trip key; struct travel value; } *trips;
+    struct { uint64_t key; struct travel value; } *travels;
     /* of the entry being solved */
     struct graph *g;
     struct fixed *fixed;                             /* by value id */

@@ -49,15 +49,14 @@ void solver_pair(struct solver *s, int a, int b, const double *cost)
             t->cost[turn ? y * na + x : x * nb + y] += cost[x * nb + y];
 }
 
-void solver_table(struct solver *s, int n, const int *vars, const double *cost)
+void solver_table(struct solver *s, int n, const int *vars, double *cost)
 {
     struct table t = { .nvar = n, .vars = NEW_ARRAY(int, n), .size = 1 };
     for (int j = 0; j < n; j++) {
         t.vars[j] = vars[j];
         t.size *= s->vars[vars[j]].n;
     }
-    t.cost = NEW_ARRAY(double, t.size);
-    memcpy(t.cost, cost, sizeof(double) * (size_t)t.size);
+    t.cost = cost;
     arrput(s->tables, t);
 }
 
@@ -429,7 +428,7 @@ static struct solution solve(struct solver *s, double limit, double upper)
 {
     int n = (int)arrlen(s->vars);
     struct solution answer = { .choice = NEW_ARRAY(int, n), .cost = INFINITY, .bound = isinf(upper) ? 0 : upper };
-    struct quest q = { .effort = { .table = limit, .work = 20 * limit }, .upper = upper, .cost = INFINITY,
+    struct quest q = { .effort = { .table = limit, .work = 4 * limit }, .upper = upper, .cost = INFINITY,
                        .choice = answer.choice };
     solver_link(s);
     struct mem_mark mark = mem_mark();

@@ -23,7 +23,8 @@ struct solution {
 struct solver *solver_new(void);
 int solver_var(struct solver *s, int n, const double *unary);                      /* n >= 1 values; returns its number */
 void solver_pair(struct solver *s, int a, int b, const double *table);             /* table[x * nb + y]; tables on one pair add */
-void solver_table(struct solver *s, int n, const int *vars, const double *table);  /* row-major over n different variables */
+/* Row-major over n different variables; the table is the solver's from now on. */
+void solver_table(struct solver *s, int n, const int *vars, double *table);
 void solver_add(struct solver *s, int var, const double *unary);                   /* adds to its costs */
 struct solution solver_run(struct solver *s, double table_limit);
 /* Given that something costs `upper` at most: the best not above it. Not feasible, with bound = upper: there is nothing. */

@@ -13,7 +13,8 @@ enum verdict {
     VERDICT_WRONG,                                    /* compiles to other numbers */
     VERDICT_BUG,                                      /* BUG() */
     VERDICT_CRASH,                                    /* a signal, or a sanitizer's report */
-    VERDICT_HANG,
+    VERDICT_HANG,                                     /* waits without end */
+    VERDICT_SLOW,                                     /* more than 20 s of CPU time */
     VERDICT_MUTE,                                     /* stopped without a word, or by a pass that has no say */
     VERDICTS
 };

@@ -1,18 +1,21 @@
 /* random_programs COUNT [SEED] | --print SEED | --try FILE..
  *
  * COUNT random programs from SEED on, each put on trial. A fault is shown with its seed, made small, and shown again;
- * faults of one kind are made small once. At the end: how many were equal, how many rejected and with which code.
+ * faults of one kind are made small once. After every 500 and at the end: how many were equal, how many rejected; after
+ * every 5000 and at the end also each kind of rejection, that is its code and what it says but for names and numbers, with one example.
  * --try puts programs in files on trial, which must be equal or say `# expect: reject E0404` in a line. */
 #include "random.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CODES = 1000, KINDS = 200 };
+enum { CODES = 1000, KINDS = 400, EVERY = 500 };
 
 static int verdicts[VERDICTS], codes[CODES], ranks[9];
 static struct { char kind[200]; int count; } kinds[KINDS];
 static int kind_count;
+static struct { char kind[200]; int count; uint64_t seed; char *text; } refused[KINDS];
+static int refused_count;
 
 static void show(const char *what, const char *text, const struct outcome *o)
 {
@@ -35,6 +38,39 @@ static bool is_new(const struct outcome *o)
         kinds[kind_count++].count = 1;
     }
     return true;
+}
+
+/* What is said, without what is quoted and without numbers. */
+static void plain_words(const char *said, char *to, size_t room)
+{
+    const char *p = strstr(said, "error[");
+    size_t n = 0;
+    for (p = p ? p : said; *p && *p != '\n' && n + 2 < room; p++) {
+        const char *close = *p == '\'' ? strchr(p + 1, '\'') : NULL;
+        bool digit = *p >= '0' && *p <= '9' && n > 12;
+        if (close)
+            p = close;
+        if (!(digit && n && to[n - 1] == '#'))
+            to[n++] = close ? '_' : digit ? '#' : *p;
+    }
+    to[n] = 0;
+}
+
+static void note_refusal(const struct outcome *o, uint64_t seed)
+{
+    char key[200];
+    int i = 0;
+    plain_words(o->text, key, sizeof key);
+    while (i < refused_count && strcmp(refused[i].kind, key))
+        i++;
+    if (i == KINDS)
+        return;
+    if (i == refused_count) {
+        memcpy(refused[refused_count].kind, key, sizeof key);
+        refused[refused_count].seed = seed;
+        refused[refused_count++].text = strdup(o->text);
+    }
+    refused[i].count++;
 }
 
 static char *read_text(const char *path)
@@ -82,6 +118,15 @@ static void summary(long count)
     puts("");
     for (int i = 0; i < kind_count; i++)
         printf("%6d x %s\n", kinds[i].count, kinds[i].kind);
+    fflush(stdout);
+}
+
+static void put_refusals(void)
+{
+    for (int i = 0; i < refused_count; i++)
+        printf("\n%6d x %s\n       seed %llu:\n%s", refused[i].count, refused[i].kind, (unsigned long long)refused[i].seed,
+               refused[i].text);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -117,6 +162,7 @@ int main(int argc, char **argv)
         verdicts[o.verdict]++;
         if (o.verdict == VERDICT_REJECTED) {
             codes[o.code < 0 || o.code >= CODES ? 0 : o.code]++;
+            note_refusal(&o, seed + (uint64_t)k);
             if (wanted && atoi(wanted) == o.code)
                 show("rejected", text, &o);
         } else if (o.verdict == VERDICT_EQUAL) {
@@ -131,8 +177,13 @@ int main(int argc, char **argv)
             free(small);
         }
         free(text);
+        if ((k + 1) % EVERY == 0 && k + 1 < count)
+            summary(k + 1);
+        if ((k + 1) % (10 * EVERY) == 0 && k + 1 < count)
+            put_refusals();
     }
     summary(count);
+    put_refusals();
     bool bad = false;
     for (int v = VERDICT_REJECTED + 1; v < VERDICTS; v++)
         bad |= verdicts[v];

@@ -158,7 +158,7 @@ static bool shrink_expressions(char **text, const struct outcome *fault)
 char *shrink(const char *text, const struct outcome *fault)
 {
     char *t = strdup(text);
-    for (bool more = fault->verdict != VERDICT_HANG; more;) {        /* each try would take the whole time limit */
+    for (bool more = fault->verdict != VERDICT_HANG && fault->verdict != VERDICT_SLOW; more;) {        /* each try would take the whole time limit */
         more = drop_lines(&t, fault);
         more |= shrink_expressions(&t, fault);
         more |= shrink_numbers(&t, fault);

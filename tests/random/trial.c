@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS_EACH = 100, STATUS_TOLD = 3 };
+enum { CPU_SECONDS = 20, SECONDS_EACH = 900, STATUS_TOLD = 3 };
 
-const char *const verdict_name[VERDICTS] = {"equal", "rejected", "WRONG NUMBERS", "BUG", "CRASH", "HANG", "MUTE"};
+const char *const verdict_name[VERDICTS] = {"equal", "rejected", "WRONG NUMBERS", "BUG", "CRASH", "HANG", "SLOW", "MUTE"};
 
 static const struct {
     const char *name;
@@ -74,6 +75,7 @@ static _Noreturn void child(const char *text)
 {
     dup2(fileno(heard), STDERR_FILENO);
     alarm(SECONDS_EACH);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){ CPU_SECONDS, CPU_SECONDS + 5 });
     struct options options = {.file = "random.flow", .target = "cpu", .check = true};
     struct module *m = NEW(struct module);
     m->options = &options;
@@ -140,6 +142,7 @@ void trial(const char *text, struct outcome *o)
         return;
     snprintf(o->kind, sizeof o->kind, "status %d in %s", status, shared->pass);
     o->verdict = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? VERDICT_HANG
+                 : WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU ? VERDICT_SLOW
                  : WIFEXITED(status) && WEXITSTATUS(status) == 70   ? VERDICT_BUG
                                                                     : VERDICT_CRASH;
     read_kind(o);
