@@ -284,13 +284,35 @@ static void note(struct search *s, struct state way)
     heap_put(s, (struct place){ way.cost + left(s, &way.lay), at });
 }
 
+static unsigned splitting(const struct search *s, const struct layout *l, int dim)
+{
+    unsigned axes = 0;
+    for (int a = 0; a < s->m->naxis; a++)
+        if (s->m->axis[a].size > 1 && l->ax[a].kind == SBP_S && l->ax[a].dim == dim)
+            axes |= 1u << a;
+    return axes;
+}
+
+/* May the dim be split so on the way? Parts of parts are the parts of the whole only where they are equal. */
+static bool divides(const struct search *s, const struct layout *l, int dim)
+{
+    unsigned axes = splitting(s, l, dim);
+    if (!(axes & (axes - 1)) || !(axes & ~splitting(s, &s->goal, dim)) || !(axes & ~splitting(s, &s->states[0].lay, dim)))
+        return true;
+    const struct dim *d = s->v->dim[dim];
+    int64_t parts = 1;
+    for (int a = 0; a < s->m->naxis; a++)
+        parts *= axes >> a & 1 ? s->m->axis[a].size : 1;
+    return (d->phys > 0 ? d->phys : d->size) % parts == 0;
+}
+
 static void reach(struct search *s, int from, int axis, struct sbp to)
 {
     if (splits_within_time(s, &s->states[from].lay, axis, to))
         return;
     struct step step = make_step(s->v, &s->states[from].lay, s->m, axis, to);
     double cost = s->states[from].cost + step.seconds;
-    if (layout_bytes(s->v, &step.after, s->m) > s->most)
+    if (layout_bytes(s->v, &step.after, s->m) > s->most || (to.kind == SBP_S && !divides(s, &step.after, to.dim)))
         return;
     note(s, (struct state){ .lay = step.after, .cost = cost, .from = from, .step = step });
 }
