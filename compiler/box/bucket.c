@@ -40,6 +40,30 @@ static void collect_operand(struct collect *c, struct value *v, const struct lay
         arrput(c->requests, r);
 }
 
+/* Communication on the way from one layout of the value to another? */
+static bool needs_comm(const struct boxer *b, const struct value *v, const struct layout *from, const struct layout *to)
+{
+    struct step steps[MAX_STEP];
+    int count = convert_path(v, from, to, b->mesh, steps, MAX_STEP);
+    for (int i = 0; i < count; i++)
+        if (step_is_comm(steps[i].kind))
+            return true;
+    return count < 0;
+}
+
+/* One reduction serves all: what is a slice of another request is left to its reader, which starts from that one. */
+static void drop_slices(struct collect *c)
+{
+    for (int i = (int)arrlen(c->requests) - 1; i >= 0; i--)
+        for (int j = 0; j < arrlen(c->requests); j++) {
+            const struct request *r = &c->requests[i], *q = &c->requests[j];
+            if (i == j || r->source != q->source || needs_comm(c->b, r->source, &q->need, &r->need))
+                continue;
+            arrdel(c->requests, i);
+            break;
+        }
+}
+
 static void collect_node(struct node *n, void *context)
 {
     struct collect *c = context;
@@ -120,6 +144,7 @@ void boxer_bucket(struct boxer *b, int stage)
             if (nodes[i]->body)
                 region_walk(nodes[i]->body, collect_node, &c);
         }
+    drop_slices(&c);
     split_steps(b->mesh, c.requests);
     for (struct request *r; (r = next_request(c.requests));) {
         struct step step = r->step[r->done];
