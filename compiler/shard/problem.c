@@ -357,7 +357,8 @@ static void add_copy(struct problem *p, struct part *t, const struct value *v, e
     uint32_t here = home ? made : made | t->wanted[v->id][value_phase(v)] | wanted;
     for (int a = 0; a < CODE_NONE; a++)
         for (int c = 0; c <= CODE_NONE; c++) {
-            if (!(here >> a & 1) || (c < CODE_NONE && (conversion_is_free(p, v, a, c) || !(wanted >> c & 1))))
+            bool idle = c < CODE_NONE && conversion_is_free(p, v, a, c) && !(home && c == saved_code(t, v) && c != a);
+            if (!(here >> a & 1) || idle || (c < CODE_NONE && !(wanted >> c & 1)))
                 continue;
             arrput(as, (uint8_t)a);
             arrput(cs, (uint8_t)c);
@@ -378,8 +379,10 @@ static void add_values(struct problem *p, struct part *t)
         if (!used)
             continue;
         enum phase home = value_phase(v);
-        if (saved_code(t, v) != CODE_NONE && (t->wanted[i][PHASE_BACKWARD] || t->wanted[i][PHASE_WEIGHT]))
+        if (saved_code(t, v) != CODE_NONE && (t->wanted[i][PHASE_BACKWARD] || t->wanted[i][PHASE_WEIGHT])) {
             t->wanted[i][home] |= 1u << saved_code(t, v);
+            t->asked[i] |= 1u << saved_code(t, v);
+        }
         add_copy(p, t, v, home, true);
         const struct copy *x = &t->copies[i][home];
         for (int j = 0; j < PHASES; j++) {
