@@ -388,6 +388,51 @@ static bool attempt(struct quest *q, const struct solver *of, double taken, doub
     return true;
 }
 
+/* Some solution, where fixing variables one by one found none: each time the variable with the fewest values takes its
+ * cheapest, and what that leaves without support goes. A value that led nowhere is not taken again. */
+static void dive(struct quest *q, const struct solver *of, double taken)
+{
+    struct solver *start = compact_again(of), *s = start;
+    int n = (int)arrlen(of->vars), *choice = NEW_ARRAY(int, n);
+    for (int tries = 0; tries < 20; tries++) {
+        int pick = 0, value = 0;
+        bool fine = true;
+        s = compact_again(start);
+        while (fine && pick >= 0) {
+            int fewest = 0;
+            pick = -1;
+            for (int i = 0; i < n; i++) {
+                int alive = 0;
+                for (int x = 0; x < s->vars[i].n; x++)
+                    alive += !s->vars[i].dead[x];
+                if (alive > 1 && (pick < 0 || alive < fewest)) {
+                    pick = i;
+                    fewest = alive;
+                }
+            }
+            if (pick < 0)
+                break;
+            struct var *v = &s->vars[pick];
+            for (int x = value = 0; x < v->n; x++)
+                if (v->dead[value] || (!v->dead[x] && v->unary[x] < v->unary[value]))
+                    value = x;
+            for (int x = 0; x < v->n; x++)
+                v->unary[x] = x == value ? v->unary[x] : INFINITY;
+            fine = solver_prune(s, false);
+        }
+        if (fine) {
+            double cost;
+            s = compact_again(s);
+            run_once(s, &(struct effort){ 1e3, 1e6, 0 }, NULL, 0, choice, &cost);
+            keep_better(q, s, choice, cost + taken);
+            return;
+        }
+        start->vars[pick].unary[value] = INFINITY;
+        if (!solver_prune(start, false))
+            return;
+    }
+}
+
 /* Supposes that the optimum is near the lower bound, drops what then cannot be part of it and solves the rest. A solution
  * found within the supposed gap is the optimum; else the supposition was wrong and widens. */
 static void close_gap(struct quest *q, const struct solver *pruned)
@@ -400,6 +445,8 @@ static void close_gap(struct quest *q, const struct solver *pruned)
         q->exact = true;
         return;
     }
+    if (isinf(q->cost))
+        dive(q, s, taken);
     bool small = true;
     double most = isinf(q->upper) ? 1e3 * taken + 1e6 : q->upper - taken;
     double first = isinf(q->upper) ? 0.02 * taken + 1e-12 : most / 64;
@@ -424,11 +471,11 @@ static void close_gap(struct quest *q, const struct solver *pruned)
     }
 }
 
-static struct solution solve(struct solver *s, double limit, double upper)
+static struct solution solve(struct solver *s, double limit, double work, double upper)
 {
     int n = (int)arrlen(s->vars);
     struct solution answer = { .choice = NEW_ARRAY(int, n), .cost = INFINITY, .bound = isinf(upper) ? 0 : upper };
-    struct quest q = { .effort = { .table = limit, .work = 4 * limit }, .upper = upper, .cost = INFINITY,
+    struct quest q = { .effort = { .table = limit, .work = work }, .upper = upper, .cost = INFINITY,
                        .choice = answer.choice };
     solver_link(s);
     struct mem_mark mark = mem_mark();
@@ -455,12 +502,12 @@ static struct solution solve(struct solver *s, double limit, double upper)
 
 struct solution solver_run(struct solver *s, double limit)
 {
-    return solve(s, limit, INFINITY);
+    return solve(s, limit, 50 * limit, INFINITY);
 }
 
 struct solution solver_improve(struct solver *s, double limit, double upper)
 {
-    return solve(s, limit, upper);
+    return solve(s, limit, 10 * limit, upper);
 }
 
 double solver_tighten(struct solver *s, double spare)
