@@ -13,6 +13,7 @@
 #include "../passes.h"
 #include "fit.h"
 #include "outside.h"
+#include "pack.h"
 #include <stdlib.h>
 
 enum { GROUPS = 4 };
@@ -225,6 +226,7 @@ static void place_bucket(struct buffer *head, int64_t offset)
 }
 
 enum { ALIGNMENT = 64 };
+enum { SEARCH_WORK = 5000000 };          /* items looked at for each height: a tenth of a second at most */
 static const int64_t LARGEST_BYTES = (int64_t)1 << 60;   /* of a stage, all tensors together */
 
 static int64_t bytes_of(const struct buffer *b)
@@ -298,7 +300,8 @@ static void allocate_stage(struct work *w)
         it->upper = b->last >= it->upper ? b->last + 1 : it->upper;
         it->size += b->bytes;
     }
-    s->arena_bytes = fit(items, (int)arrlen(items));
+    int count = (int)arrlen(items);
+    s->arena_bytes = pack_near(items, count, SEARCH_WORK / (count + 1));
     s->live_bytes = fit_bound(items, (int)arrlen(items));
     for (int i = 0; i < arrlen(s->buffers); i++)
         if (place[i])
