@@ -5,6 +5,8 @@
 #include "ast.h"
 #include "graph.h"
 
+struct firing;
+
 struct options {                 /* the command line, as far as passes care */
     const char *file;
     const char *plan;            /* NULL: the first one */
@@ -108,6 +110,8 @@ struct plan {
     bool vee;                    /* the second half of them walks the stages back */
     bool split_backward;         /* weight gradients have a phase of their own (PHASE_WEIGHT) */
     const char *schedule_file;   /* SCHEDULE_FILE: as written, without quotes */
+    struct firing **given;       /* its order, per stage a stb_ds array; NULL without */
+    struct span **given_span;    /* the lines it stands in */
     struct span pipeline_span, schedule_span;
     const char *split;           /* path of the repeat that is cut, or NULL */
     struct span split_span;      /* `split h = [..]` */

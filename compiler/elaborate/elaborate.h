@@ -211,4 +211,6 @@ void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bo
 bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath);
 void precision_collect(struct plan *p, struct ast *a);
 bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
+/* schedule_file.c: reads the order of plan->schedule_file, after mesh and micro-batches */
+void schedule_file(struct plan *p);
 #endif

@@ -168,6 +168,8 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
             continue;
         read_schedule(f, p, value, s->span);
     }
+    if (p->schedule == SCHEDULE_FILE && p->mesh.pipe >= 0)
+        schedule_file(p);
 }
 
 static void stage_range(struct frame *f, struct plan *p, struct ast *where, struct plan_line *line)

@@ -20,7 +20,7 @@ struct event {
     int microbatch;              /* the one that is moved */
     const struct node *node;     /* the boxing node */
     enum phase phase;            /* what runs meanwhile, and for which micro-batch */
-    int running;
+    int chunk, running;
 };
 struct certificate {
     struct event **events;       /* per stage a stb_ds array */

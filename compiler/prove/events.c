@@ -13,14 +13,14 @@ struct builder {
     struct event *events;
     int microbatches;
     enum phase phase;
-    int running;
+    int chunk, running;
     bool ahead;                  /* receives are posted ahead */
     struct rolled order;
 };
 
 static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
 {
-    arrput(b->events, ((struct event){kind, link, comm, microbatch, node, b->phase, b->running}));
+    arrput(b->events, ((struct event){kind, link, comm, microbatch, node, b->phase, b->chunk, b->running}));
 }
 
 static int passes(const struct builder *b, const struct link *l)
@@ -54,6 +54,7 @@ static void run_phase(struct builder *b, enum phase phase, int chunk, int i)
 {
     struct region *root = b->stage->phase[b->entry][phase][chunk];
     b->phase = phase;
+    b->chunk = chunk;
     b->running = i;
     for (int k = 0; root && k < arrlen(root->nodes); k++) {
         const struct node *n = root->nodes[k];

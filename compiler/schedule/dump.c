@@ -145,7 +145,7 @@ void schedule_dump(FILE *to, struct module *m, bool json)
 {
     const struct physical *p = m->physical;
     const char *schedule = p->nstage > 1 ? schedule_name[m->plan->schedule] : "sequential";
-    const struct timetable *t = timetable_make(m->plan, NULL);
+    const struct timetable *t = timetable_of(m->plan);
     int chunks = plan_chunks(m->plan);
     if (json) {
         json_t *stages = json_array(), *links = json_array();
@@ -166,10 +166,14 @@ void schedule_dump(FILE *to, struct module *m, bool json)
     double gap = t->bound ? (double)t->makespan / (double)t->bound - 1 : 0, span = 0;
     for (int s = 0; s < p->nstage; s++)
         span = timetable_span_bubble(t, s) > span ? timetable_span_bubble(t, s) : span;
-    fprintf(to, "bubble %.4f of %lld unit times (%s)\n", p->bubble, (long long)t->makespan,
-            m->plan->split_backward ? "forward 1, backward 1, weight 1" : "forward 1, backward 2");
-    fprintf(to, "within a rank's own span at most %.4f; no order ends before %lld: gap %.4f\n", span, (long long)t->bound,
-            gap);
+    const char *units = m->plan->split_backward ? "forward 1, backward 1, weight 1" : "forward 1, backward 2";
+    if (t->complete)
+        fprintf(to, "bubble %.4f of %lld unit times (%s)\n", p->bubble, (long long)t->makespan, units);
+    else
+        fprintf(to, "it hangs after %lld unit times (%s)\n", (long long)t->makespan, units);
+    if (t->complete)
+        fprintf(to, "within a rank's own span at most %.4f; no order ends before %lld: gap %.4f\n", span,
+                (long long)t->bound, gap);
     for (int s = 0; s < p->nstage; s++) {
         fprintf(to, "stage %d: ", s);
         print_slots(to, &p->stages[s], chunks, m->plan->split_backward);

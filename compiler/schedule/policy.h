@@ -19,6 +19,7 @@ struct timetable {
 /* A schedule is run for so many micro-batches as show its warm-up, steady state and drain, and for one period more; what
  * the two differ by is repeated up to the plan's number. So the cost is that of a small run whatever the number. */
 struct timetable *timetable_make(const struct plan *plan, struct firing *const *order);
+struct timetable *timetable_of(const struct plan *plan);      /* with the order of its file, where it has one */
 double timetable_bubble(const struct timetable *t);          /* (makespan - busy) / makespan over all stages */
 double timetable_span_bubble(const struct timetable *t, int stage);   /* the same of a stage from its first work to its last */
 #endif
