@@ -156,7 +156,16 @@ struct region *region_new(struct region *parent, int64_t count)
 {
     struct region *r = NEW(struct region);
     r->parent = parent;
-    r->count = count;
+    r->count = r->total = count;
+    return r;
+}
+
+struct region *region_mirror(struct region *parent, struct region *forward)
+{
+    struct region *r = region_new(parent, forward->count);
+    r->mirror = forward;
+    r->first = forward->first;
+    r->total = forward->total;
     return r;
 }
 

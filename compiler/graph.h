@@ -14,6 +14,10 @@
  * A parameter declared inside a repeat under a label with [i] is a `param` node in the body (stored stacked); one under
  * a label without [i] is a `param` node outside and captured. Regions nest, and so do stacks.
  *
+ * A repeat whose blocks a plan treats differently stands as several repeats in a row, its pieces: each has first and
+ * total, the one before goes on with next, and what is carried runs through them. Paths and random numbers know the
+ * whole repeat only.
+ *
  * Phases. Every node of a root region has a phase (the nodes of a body have their repeat node's). A step of training is
  *   COUNT (each micro-batch), SETUP (once), FORWARD and BACKWARD (and WEIGHT) (each micro-batch, in scheduled order),
  *   UPDATE (once). `evaluate` and `sample` have COUNT, SETUP, FORWARD and UPDATE (their results).
@@ -182,12 +186,15 @@ struct region {
     struct value **args;         /* carried in */
     struct value **results;      /* carried to the next iteration; same number and types as args */
     struct value *index;         /* i32 scalar, or NULL */
-    int64_t count;               /* iterations (all of them; a stage's share is in cut[]) */
-    int64_t first;               /* physical graph: global number of this stage's first block */
+    int64_t count;               /* iterations (a stage's share is in cut[]) */
+    int64_t first;               /* number, in the whole repeat, of the first block: of a piece, of a stage's share */
+    int64_t total;               /* blocks of the whole repeat; count, but for pieces and shares */
+    struct region *next;         /* the piece that goes on behind this one (elaborate/cut.c), or NULL */
     bool reverse;                /* walks the blocks from last to first */
     struct region *mirror;       /* walks the blocks of this body, or NULL */
     struct region *parent;       /* the region that holds owner */
-    int64_t *cut;                /* stb_ds array after place: cut[u]..cut[u+1] are the blocks of virtual stage u; NULL: not cut */
+    int64_t *cut;                /* stb_ds array after place: cut[u]..cut[u+1] are the blocks of virtual stage u, from 0 here;
+                                    NULL: not cut */
 };
 struct region *region_origin(struct region *r);      /* the forward body whose blocks r walks */
 int region_depth(const struct region *r);            /* number of repeats around (root: 0) */
@@ -210,6 +217,7 @@ struct graph {
 
 struct graph *graph_new(struct module *m, enum entry entry);
 struct region *region_new(struct region *parent, int64_t count);
+struct region *region_mirror(struct region *parent, struct region *forward);      /* one that walks forward's blocks */
 
 /* Building. node_new appends to `at` (at the end, or at the cursor set with region_insert_at), add operands and
  * attributes, then node_finish runs the op's shape rule, which creates the outputs with node_out. node_finish returns
@@ -250,6 +258,7 @@ void region_walk(struct region *r, void (*visit)(struct node *n, void *context),
 const char *value_type_text(const struct value *v, const struct mesh *m);
 const char *layout_type_text(const struct value *v, const struct layout *l, const struct mesh *m);
 const char *layout_text(const struct value *v, const struct layout *l, const struct mesh *m);   /* "{dp: S(N), tp: P}" */
+const char *piece_text(const struct region *r);      /* " [0..2] of 4"; "" where a repeat is whole */
 void graph_dump(FILE *to, const struct graph *g, const struct mesh *m);        /* --emit of every graph pass; m NULL before shard */
 void graph_verify(const struct graph *g, const char *after);                   /* invariants above; BUG() when broken */
 #endif

@@ -121,10 +121,16 @@ static void put_attrs(FILE *to, const struct node *n)
             break;
         case ATTR_PTR:
             if (!strcmp(a->name, "param"))
-                fprintf(to, " param=%s", ((struct param *)a->ptr)->path);
+                fprintf(to, " param=%s", param_text(a->ptr));
             break;
         }
     }
+}
+
+const char *piece_text(const struct region *r)
+{
+    return r->count == r->total ? "" : mem_printf(" [%lld..%lld] of %lld", (long long)r->first,
+                                                  (long long)(r->first + r->count), (long long)r->total);
 }
 
 static void put_region(FILE *to, const struct region *r, const struct mesh *m, int indent)
@@ -156,7 +162,8 @@ static void put_region(FILE *to, const struct region *r, const struct mesh *m, i
         fprintf(to, "  # %s %s\n", span_where(n->span), arrlen(n->out) && n->out[0]->path ? n->out[0]->path : "");
         if (!n->body)
             continue;
-        fprintf(to, "%*s%s %lld blocks", indent + 2, "", n->body->reverse ? "reversed" : "over", (long long)n->body->count);
+        fprintf(to, "%*s%s %lld blocks%s", indent + 2, "", n->body->reverse ? "reversed" : "over",
+                (long long)n->body->count, m ? "" : piece_text(n->body));
         for (int k = 0; k < arrlen(n->body->args); k++) {
             fputs(k ? ", " : " carrying ", to);
             put_value(to, n->body->args[k], m);

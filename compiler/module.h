@@ -31,6 +31,9 @@ struct param {
     int ndim;
     struct dim *dim[MAX_DIM];    /* one block's shape */
     int64_t *stack;              /* stb_ds array: repeat counts around it, outermost first; empty at top level */
+    int64_t *first, *total;      /* stb_ds arrays beside stack: the first block here, and the blocks of the whole repeat.
+                                    A repeat in pieces has a parameter in each, adjacent, of one path */
+    struct param *of;            /* optimizer state: the parameter it belongs to */
     struct span span;            /* the declaration in the layer */
     enum init init;
     double init_a, init_b;       /* normal: std, -; constant: value; uniform: low, high */
@@ -44,6 +47,8 @@ struct param {
     int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file (same elements in the same order) */
     bool file_transpose;         /* the file holds the two dims of file_shape swapped */
 };
+
+const char *param_text(const struct param *p);       /* its path, with the blocks of a piece: "h[0..2].attn.w" */
 
 struct file_rules {
     const char **ignore;         /* stb_ds array of patterns of names in a file that are skipped */
@@ -137,13 +142,21 @@ int stage_of(const struct plan *p, int virtual_stage);
 int chunk_of(const struct plan *p, int virtual_stage);
 int virtual_of(const struct plan *p, int stage, int chunk);
 
+/* Blocks, half-open, for each index of a path, outermost first: index k is of the k-th repeat around the value. */
+struct block_ranges { int64_t low[MAX_STACK], high[MAX_STACK]; };
 /* Does the path match the pattern? `*` is any text, dots included; inside [ ] any index. Paths hold `[*]` for every
- * repeat index; a pattern index such as h[3] or h[0..4] matches h[*] and narrows `low, high` (blocks, half-open). */
-bool pattern_match(const char *pattern, const char *path, int64_t *low, int64_t *high);
+ * repeat index; a pattern index such as h[3] or h[0..4] matches h[*], and `blocks` (may be NULL) says what it is about. */
+bool pattern_match(const char *pattern, const char *path, struct block_ranges *blocks);
 /* The same for a path or anything beneath the call it names: frozen, decay on. */
-bool pattern_covers(const char *pattern, const char *path, int64_t *low, int64_t *high);
-/* The same for a value under any of its names: sbp, pin, save, place. */
-bool value_matches(const struct value *v, const char *pattern, int64_t *low, int64_t *high);
+bool pattern_covers(const char *pattern, const char *path, struct block_ranges *blocks);
+/* The same for a value under any of its names, whatever its blocks. */
+bool value_matches(const struct value *v, const char *pattern, struct block_ranges *blocks);
+/* Is a line about this value or parameter? Its name matches and all its blocks are meant. Once repeats are cut, a line
+ * is about all blocks of a piece or about none; --explain h[2].x asks for a piece that holds the block. */
+bool value_meant(const struct value *v, const char *pattern);
+bool region_meant(const struct region *r, const struct block_ranges *b);
+int64_t region_touched(const struct region *r, const struct block_ranges *b);      /* how many of its blocks are meant */
+bool param_meant(const struct param *p, const char *pattern, bool beneath);
 
 /* ---- entries ---- */
 

@@ -49,14 +49,15 @@ struct fl_tensor {
 /* How a parameter or an optimizer state starts. normal: a = std; constant: a; uniform: a = low, b = high. */
 enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
 
-/* One parameter or state as this class stores it: blocks [first, first + count) of the outermost repeat around it,
- * whole inner repeats, each block the local part of `tensor`, contiguous, at arena + offset_bytes. One that a class holds
- * in several ranges has several entries of the same path, one after the other, as many in every class. */
+/* One parameter or state as this class stores it: of each repeat around it, outermost first, the blocks [first, first +
+ * count), each block the local part of `tensor`, contiguous, at arena + offset_bytes. Entries of one path stand side by
+ * side and hold different blocks, each with splits of its own; together, over all ranks, they are one family of tensors
+ * in files. Every class has as many entries of a path. */
 struct fl_param {
     struct fl_tensor tensor;             /* shape of one block */
     int nstack;                          /* repeats around it; 0: one block */
     int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
-    int64_t first, count; /* this class's share of the outermost repeat; nstack 0: 0, 1. count 0: not here */
+    int64_t first[FL_MAX_STACK], count[FL_MAX_STACK];    /* what is here; nstack 0: 0, 1. count 0: nothing */
     int64_t offset_bytes;
     enum fl_init init;
     double init_a, init_b;

@@ -14,25 +14,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks of a parameter in one repeat of the outermost level, and in all. */
-static int64_t inner_blocks(const struct fl_param *p)
+static int64_t all_blocks(const struct fl_param *p)
 {
     int64_t n = 1;
-    for (int i = 1; i < p->nstack; i++)
+    for (int i = 0; i < p->nstack; i++)
         n *= p->stack[i];
     return n;
 }
 
-static int64_t all_blocks(const struct fl_param *p) { return p->nstack ? p->stack[0] * inner_blocks(p) : 1; }
-static int64_t first_block(const struct fl_param *p) { return p->nstack ? p->first * inner_blocks(p) : 0; }
-static int64_t own_blocks(const struct fl_param *p) { return p->nstack ? p->count * inner_blocks(p) : p->count; }
-
-static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t block, int64_t part)
+static int64_t own_blocks(const struct fl_param *p)
 {
-    return run->arena + p->offset_bytes + (block - first_block(p)) * part * (int64_t)sizeof(float);
+    int64_t n = p->count[0];
+    for (int i = 1; i < p->nstack; i++)
+        n *= p->count[i];
+    return n;
 }
 
-/* Behind the entries of the path of entry i: the ranges of one parameter follow each other. */
+/* The number in the whole model of the entry's own block i. */
+static int64_t block_number(const struct fl_param *p, int64_t i)
+{
+    int64_t number = 0, weight = 1;
+    for (int k = p->nstack - 1; k >= 0; k--) {
+        number += (p->first[k] + i % p->count[k]) * weight;
+        i /= p->count[k];
+        weight *= p->stack[k];
+    }
+    return number;
+}
+
+/* Which of the blocks [first, first + count) of each repeat is this one of the whole model; -1: none of them. */
+static int64_t block_within(const struct fl_param *p, const int64_t *first, const int64_t *count, int64_t block)
+{
+    int64_t own = 0, weight = 1;
+    for (int k = p->nstack - 1; k >= 0; k--) {
+        int64_t at = block % p->stack[k] - first[k];
+        if (at < 0 || at >= count[k])
+            return -1;
+        own += at * weight;
+        weight *= count[k];
+        block /= p->stack[k];
+    }
+    return p->nstack || count[0] ? own : -1;
+}
+
+/* own: which of the entry's blocks, see block_number */
+static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
+{
+    return run->arena + p->offset_bytes + own * part * (int64_t)sizeof(float);
+}
+
+/* Behind the entries of the path of entry i. */
 static int family_end(const struct fl_class *class, int i)
 {
     int end = i + 1;
@@ -87,14 +118,15 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
         if (p->tensor.type != FL_F32)
             FL_FAIL("store it as f32", "parameter %s is not f32", p->tensor.path);
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
-        int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
+        int64_t n = fl_box_count(&p->tensor, &box);
         float *part = fl_alloc(n * (int64_t)sizeof(float));
-        for (int64_t b = first; b < first + own_blocks(p); b++) {
-            struct drawing c = {
-                .p = p, .to = part, .key = fl_key(seed, fl_hash(p->tensor.path)), .block = (uint32_t)b
-            };
+        for (int64_t own = 0; own < own_blocks(p); own++) {
+            struct drawing c = { .p = p,
+                                 .to = part,
+                                 .key = fl_key(seed, fl_hash(p->tensor.path)),
+                                 .block = (uint32_t)block_number(p, own) };
             fl_box_rows(&p->tensor, &box, draw_row, &c);
-            fl_to_arena(block_address(run, p, b, n), part, n * (int64_t)sizeof(float));
+            fl_to_arena(block_address(run, p, own, n), part, n * (int64_t)sizeof(float));
         }
         free(part);
     }
@@ -267,14 +299,14 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
         if (!wanted(p, native) || !own_blocks(p))
             continue;
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
-        int64_t n = fl_box_count(&p->tensor, &box), first = first_block(p);
+        int64_t n = fl_box_count(&p->tensor, &box);
         float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)),
               *part = fl_alloc(n * (int64_t)sizeof(float));
-        for (int64_t b = first; b < first + own_blocks(p); b++) {
-            char *name = block_name(p, b, native);
+        for (int64_t own = 0; own < own_blocks(p); own++) {
+            char *name = block_name(p, block_number(p, own), native);
             load_block(whole, find(&f, name), p, native);
             fl_box_take(part, whole, &p->tensor, &box);
-            fl_to_arena(block_address(run, p, b, n), part, n * (int64_t)sizeof(float));
+            fl_to_arena(block_address(run, p, own, n), part, n * (int64_t)sizeof(float));
             free(name);
         }
         free(whole);
@@ -285,52 +317,80 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
 
 /* ---- writing ---- */
 
-/* What a rank holds of one entry, as it tells rank 0. */
-struct holding { int64_t first, count; struct fl_box box; };
+/* What a rank writes of one entry of a family, as it tells rank 0. */
+struct holding { int64_t first[FL_MAX_STACK], count[FL_MAX_STACK]; struct fl_box box; };
 
-static struct holding holding_of(struct fl_run *run, const struct fl_param *p)
+/* The entries of a family on this rank, and on rank 0 those of all: `most` for each rank. */
+struct family {
+    const struct fl_param *p;
+    int count, most;
+    struct holding *mine, *all;
+};
+
+static struct family family_of(struct fl_run *run, int first)
 {
-    struct holding h = { .first = first_block(p), .box = fl_box_of(&p->tensor, run->rank->coord, 0) };
-    if (p->owner && fl_box_first(&p->tensor, run->rank->coord))
-        h.count = own_blocks(p);
-    return h;
+    const struct fl_class *class = run->rank->class_;
+    struct family f = { .p = &class->param[first], .count = family_end(class, first) - first };
+    FL_MPI(MPI_Allreduce(&f.count, &f.most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    f.mine = fl_alloc(f.most * (int64_t)sizeof *f.mine);
+    f.all = fl_rank_number ? NULL : fl_alloc(fl_program.nranks * f.most * (int64_t)sizeof *f.all);
+    for (int k = 0; k < f.count; k++) {
+        const struct fl_param *p = &f.p[k];
+        f.mine[k].box = fl_box_of(&p->tensor, run->rank->coord, 0);
+        memcpy(f.mine[k].first, p->first, sizeof p->first);
+        if (p->owner && fl_box_first(&p->tensor, run->rank->coord))
+            memcpy(f.mine[k].count, p->count, sizeof p->count);
+    }
+    int bytes = f.most * (int)sizeof *f.mine;
+    FL_MPI(MPI_Gather(f.mine, bytes, MPI_BYTE, f.all, bytes, MPI_BYTE, 0, MPI_COMM_WORLD));
+    return f;
 }
 
-static void send_part(struct fl_run *run, const struct fl_param *p, int64_t block, const struct holding *h)
+static void family_free(struct family *f)
 {
-    int64_t n = fl_box_count(&p->tensor, &h->box);
-    float *part = fl_alloc(n * (int64_t)sizeof(float));
-    fl_from_arena(part, block_address(run, p, block, n), n * (int64_t)sizeof(float));
-    FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
-    free(part);
+    free(f->mine);
+    free(f->all);
 }
 
-static bool holds(const struct holding *h, int64_t block) { return block >= h->first && block < h->first + h->count; }
+/* To rank 0: this rank's part of the block, if it holds one. */
+static void send_part(struct fl_run *run, const struct family *f, int64_t block)
+{
+    for (int k = 0; k < f->count; k++) {
+        const struct fl_param *p = &f->p[k];
+        int64_t own = block_within(p, f->mine[k].first, f->mine[k].count, block);
+        if (own < 0)
+            continue;
+        int64_t n = fl_box_count(&p->tensor, &f->mine[k].box);
+        float *part = fl_alloc(n * (int64_t)sizeof(float));
+        fl_from_arena(part, block_address(run, p, own, n), n * (int64_t)sizeof(float));
+        FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
+        free(part);
+    }
+}
 
-/* On rank 0: the whole logical block from all who hold parts of it. The family has `members` entries, holdings those of
- * all ranks for the first of them, then for the next. */
-static void assemble(float *whole, struct fl_run *run, const struct fl_param *p, int members, int64_t block,
-                     const struct holding *holdings)
+/* On rank 0: the whole logical block from all who hold parts of it. */
+static void assemble(float *whole, struct fl_run *run, const struct family *f, int64_t block)
 {
     int64_t got = 0;
-    for (int i = 0; i < members * fl_program.nranks; i++) {
-        const struct holding *h = &holdings[i];
-        int rank = i % fl_program.nranks;
-        if (!holds(h, block))
+    for (int i = 0; i < fl_program.nranks * f->most; i++) {
+        const struct holding *h = &f->all[i];
+        int rank = i / f->most;
+        int64_t own = block_within(f->p, h->first, h->count, block);
+        if (own < 0)
             continue;
-        int64_t n = fl_box_count(&p->tensor, &h->box);
+        int64_t n = fl_box_count(&f->p->tensor, &h->box);
         float *part = fl_alloc(n * (int64_t)sizeof(float));
         if (rank == 0)
-            fl_from_arena(part, block_address(run, p + i / fl_program.nranks, block, n), n * (int64_t)sizeof(float));
+            fl_from_arena(part, block_address(run, &f->p[i], own, n), n * (int64_t)sizeof(float));
         else
             FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        fl_box_put(whole, part, &p->tensor, &h->box);
+        fl_box_put(whole, part, &f->p->tensor, &h->box);
         free(part);
         got += n;
     }
-    if (got == 0 && fl_tensor_count(&p->tensor) > 0)
+    if (got == 0 && fl_tensor_count(&f->p->tensor) > 0)
         FL_FAIL("the program's tables are damaged: compile it again", "no rank holds block %lld of %s",
-                (long long)block, p->tensor.path);
+                (long long)block, f->p->tensor.path);
 }
 
 static void write_block(struct fl_st_writer *w, int64_t element, float *whole, const struct fl_st_entry *e, bool turned)
@@ -366,34 +426,22 @@ void fl_weights_write(struct fl_run *run, const char *file, bool native)
     int64_t element = 0, entry = 0;
     for (int i = 0; i < class->nparam; i = family_end(class, i)) {
         const struct fl_param *p = &class->param[i];
-        int members = family_end(class, i) - i, ranks = fl_program.nranks;
         if (!wanted(p, native))
             continue;
-        struct holding *mine = fl_alloc(members * (int64_t)sizeof *mine);
-        struct holding *holdings = root ? fl_alloc(members * ranks * (int64_t)sizeof *holdings) : NULL;
-        for (int k = 0; k < members; k++) {
-            mine[k] = holding_of(run, p + k);
-            FL_MPI(MPI_Gather(&mine[k], sizeof *mine, MPI_BYTE, root ? holdings + k * ranks : NULL, sizeof *mine,
-                              MPI_BYTE, 0, MPI_COMM_WORLD));
-        }
-        if (!root) {
-            for (int64_t b = 0; b < all_blocks(p); b++)
-                for (int k = 0; k < members; k++)
-                    if (holds(&mine[k], b))
-                        send_part(run, p + k, b, &mine[k]);
-            free(mine);
-            continue;
-        }
-        float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float));
-        for (int64_t b = 0; b < all_blocks(p); b++, entry++) {
-            assemble(whole, run, p, members, b, holdings);
+        struct family f = family_of(run, i);
+        float *whole = root ? fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)) : NULL;
+        for (int64_t b = 0; b < all_blocks(p); b++) {
+            if (!root) {
+                send_part(run, &f, b);
+                continue;
+            }
+            assemble(whole, run, &f, b);
             write_block(&w, element, whole, &entries[entry], !native && p->file_transpose);
             element += entries[entry].count;
-            free((char *)entries[entry].name);
+            free((char *)entries[entry++].name);
         }
         free(whole);
-        free(mine);
-        free(holdings);
+        family_free(&f);
     }
     if (root)
         fl_st_end(&w);

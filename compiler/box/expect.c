@@ -22,7 +22,7 @@ static bool walks(struct region *r, const char *pattern)
 {
     struct region *body = region_origin(r);
     for (int i = 0; i < arrlen(body->nodes); i++)
-        if (body->nodes[i]->path && pattern_covers(pattern, body->nodes[i]->path, NULL, NULL))
+        if (body->nodes[i]->path && pattern_covers(pattern, body->nodes[i]->path, NULL))
             return true;
     return false;
 }
@@ -32,9 +32,9 @@ static bool about(const struct counting *c, const struct node *n)
     const char *pattern = c->x->pattern;
     size_t length = strlen(pattern);
     for (int k = 0; k < arrlen(n->in); k++)
-        if (n->in[k]->path && pattern_covers(pattern, n->in[k]->path, NULL, NULL))
+        if (n->in[k]->path && pattern_covers(pattern, n->in[k]->path, NULL))
             return true;
-    if (!strcmp(pattern, "*") || (n->path && pattern_covers(pattern, n->path, NULL, NULL)))
+    if (!strcmp(pattern, "*") || (n->path && pattern_covers(pattern, n->path, NULL)))
         return true;
     return length && pattern[length - 1] == ']' && n->region->parent && walks(n->region, pattern);
 }

@@ -81,10 +81,12 @@ static void remember(struct boxer *b, int u, const struct node *n, struct node *
 static struct region *clone_body(struct boxer *b, int u, struct region *r, struct region *parent, enum phase phase)
 {
     struct region *body = region_new(parent, r->count);
+    body->first = r->first;
+    body->total = r->total;
     const int64_t *cut = b->p->nstage > 1 && !parent->parent ? region_cut(r) : NULL;
     if (cut) {
         body->count = cut[u + 1] - cut[u];
-        body->first = cut[u];
+        body->first += cut[u];
     }
     body->reverse = r->reverse;
     if (r->mirror) {

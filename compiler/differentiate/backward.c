@@ -128,6 +128,19 @@ static struct value *carry(struct differentiation *d, struct region *body, const
     return arg;
 }
 
+/* Where the sum over blocks for an outer value starts: the piece behind this one has it so far, so that the blocks of a
+ * repeat are added in one order, whatever its pieces. */
+static struct value *sum_so_far(struct differentiation *d, struct tape *t, const struct region *forward, struct value *v)
+{
+    struct value **list = hmget(t->given, v->id);
+    struct node *last = arrlen(list) ? arrlast(list)->def : NULL;
+    if (!forward->next || !last || !last->body || last->body->mirror != forward->next)
+        return build_zeros_like(d->g, t->at, v);
+    struct value *sum = arrpop(list);
+    hmput(t->given, v->id, list);
+    return sum;
+}
+
 static void through_repeat(struct differentiation *d, struct tape *t, struct node *n)
 {
     struct region *forward = n->body;
@@ -139,9 +152,8 @@ static void through_repeat(struct differentiation *d, struct tape *t, struct nod
     if (!any_given)
         return;
 
-    struct region *body = region_new(t->at, forward->count);
+    struct region *body = region_mirror(t->at, forward);
     body->reverse = true;
-    body->mirror = forward;
     struct tape inner = {.at = body, .forward = forward};
     for (int k = 0; k < arrlen(n->out); k++)
         if (d->needs[n->out[k]->id]) {
@@ -158,7 +170,7 @@ static void through_repeat(struct differentiation *d, struct tape *t, struct nod
     int *outer = captured(d, &inner);
     for (int i = 0; i < arrlen(outer); i++) {
         struct value *v = d->g->values[outer[i]], *grad = take(d, &inner, v), *sum = carry(d, body, v);
-        arrput(start, build_zeros_like(d->g, t->at, v));
+        arrput(start, sum_so_far(d, t, forward, v));
         arrput(body->results, build(d->g, body, &op_add, v->span, 2, sum, grad));
         name_gradient(arrlast(body->results), v);
     }

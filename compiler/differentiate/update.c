@@ -59,6 +59,7 @@ static struct value *state(struct builder *b, struct region *at, const struct tr
     p->path = intern(mem_printf("%s%s", t->param->path, suffix));
     p->init = INIT_ZEROS;
     p->is_state = true;
+    p->of = t->param;
     p->decay = 0;
     p->file_name = NULL;
     p->file_shape = NULL;
@@ -125,8 +126,7 @@ static void visit(struct builder *b, struct region *forward, struct region *at)
             if (t && t->grad)
                 b->each(b, at, t);
         } else if (f->body && has_trained(b->d, f->body)) {
-            struct region *body = region_new(at, f->body->count);
-            body->mirror = f->body;
+            struct region *body = region_mirror(at, f->body);
             struct node *n = node_new(b->d->g, at, &op_repeat, f->span);
             n->phase = PHASE_UPDATE;
             n->path = f->path;
@@ -167,6 +167,23 @@ static void output(struct differentiation *d, const char *name, struct value *v)
     node_finish(d->g, n);
 }
 
+/* States of one path side by side, as their parameters are. */
+static void join_pieces(struct module *m)
+{
+    struct param **list = NULL;
+    for (int i = 0; i < arrlen(m->params); i++) {
+        bool listed = false;
+        for (int k = 0; k < arrlen(list) && !listed; k++)
+            listed = list[k] == m->params[i];
+        for (int k = i; !listed && k < arrlen(m->params); k++)
+            if (k == i || (m->params[k]->of && !strcmp(m->params[k]->path, m->params[i]->path)))
+                arrput(list, m->params[k]);
+    }
+    for (int i = 0; i < arrlen(list); i++)
+        list[i]->index = i;
+    m->params = list;
+}
+
 void update(struct differentiation *d)
 {
     struct module *m = d->g->module;
@@ -184,6 +201,7 @@ void update(struct differentiation *d)
         b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
     b.each = apply;
     visit(&b, d->g->root, d->g->root);
+    join_pieces(m);
     output(d, "loss", d->g->loss);
     output(d, "grad_norm", norm);
 }

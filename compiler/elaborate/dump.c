@@ -19,7 +19,7 @@ static void dump_param(FILE *to, const struct param *p)
     struct value like = {.type = p->type, .ndim = p->ndim};
     for (int i = 0; i < p->ndim; i++)
         like.dim[i] = p->dim[i];
-    fprintf(to, "  %s: ", p->path);
+    fprintf(to, "  %s: ", param_text(p));
     for (int i = 0; i < arrlen(p->stack); i++)
         fprintf(to, "%lld x ", (long long)p->stack[i]);
     fprintf(to, "%s = %s", value_type_text(&like, NULL), init_text(p));

@@ -253,7 +253,9 @@ void elaborate(struct module *m)
     if (present[ENTRY_TRAIN] || present[ENTRY_EVALUATE])
         data_check(&e);
     e.inputs = inputs;
-    params_rules(&e);
     files_collect(&e);
     patterns_check(&e);
+    if (diag_errors() == before)
+        repeats_cut(&e);
+    params_rules(&e);
 }

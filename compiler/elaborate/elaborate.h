@@ -9,6 +9,7 @@
  *     denominators.c  counts that are still open
  *     mesh.c plan.c   the chosen plan               train.c data.c files.c     the other blocks
  *     match.c         every pattern matches something
+ *     cut.c           repeats in pieces, where patterns name some blocks only
  *
  * After a user error an expression is ITEM_POISON, or a function returns NULL or false: whoever gets that stays
  * silent, so that one mistake gives one message and the rest of the program is still checked. */
@@ -204,11 +205,12 @@ void data_read(struct frame *f, struct ast *data, struct data_binding **to);
 void train_collect(struct elab *e);                  /* train, evaluate, sample */
 void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
 void data_ranges(struct graph *g, struct data_binding *data);   /* ranges.c: fills limit and ignore */
+struct ast **train_patterns(struct elab *e);         /* all patterns of decay and frozen; stb_ds array */
 void params_rules(struct elab *e);                   /* decay and frozen patterns */
+void repeats_cut(struct elab *e);                    /* cut.c: into pieces, where patterns name some blocks only */
 void files_collect(struct elab *e);
 void patterns_check(struct elab *e);
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
-bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath);
 void precision_collect(struct plan *p, struct ast *a);
 bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
 /* schedule_file.c: reads the order of plan->schedule_file, after mesh and micro-batches */

@@ -62,7 +62,7 @@ static struct param *param_of(struct elab *e, struct ast *pattern)
 {
     struct param *found = NULL;
     for (int i = 0; i < arrlen(e->m->params); i++) {
-        if (!pattern_match(pattern->name, e->m->params[i]->path, NULL, NULL))
+        if (!pattern_match(pattern->name, e->m->params[i]->path, NULL))
             continue;
         if (found) {
             diag_error(E_PATTERN, pattern->span, "a file name is for one parameter, but this matches %s and %s",

@@ -11,17 +11,45 @@ static struct graph *any_graph(struct elab *e)
     return NULL;
 }
 
-bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath)
+static bool pattern_used(struct elab *e, const char *pattern, bool values, bool beneath)
 {
     struct graph *g = values ? any_graph(e) : NULL;
     for (int i = 0; i < arrlen(e->m->params); i++)
-        if ((beneath ? pattern_covers : pattern_match)(pattern, e->m->params[i]->path, NULL, NULL))
+        if ((beneath ? pattern_covers : pattern_match)(pattern, e->m->params[i]->path, NULL))
             return true;
     for (int i = 0; g && i < arrlen(g->values); i++)
-        if (value_matches(g->values[i], pattern, NULL, NULL) ||
-            (beneath && pattern_covers(pattern, g->values[i]->path, NULL, NULL)))
+        if (value_matches(g->values[i], pattern, NULL) ||
+            (beneath && pattern_covers(pattern, g->values[i]->path, NULL)))
             return true;
     return false;
+}
+
+/* A pattern that names blocks names some that are there: of one of the repeats it matches, all of them. */
+static void check_blocks(struct elab *e, const char *pattern, struct span span, bool beneath)
+{
+    struct graph *g = any_graph(e);
+    const struct region *widest = NULL;
+    struct block_ranges b;
+    for (int i = 0; g && i < arrlen(g->values); i++) {
+        const struct value *v = g->values[i];
+        bool fine = true;
+        if (!value_matches(v, pattern, &b) && !(beneath && pattern_covers(pattern, v->path, &b)))
+            continue;
+        for (const struct region *r = v->region; r->parent; r = r->parent) {
+            int k = region_depth(r) - 1;
+            if (b.low[k] < b.high[k] && b.low[k] < r->count && (b.high[k] == INT64_MAX || b.high[k] <= r->count))
+                continue;
+            fine = false;
+            widest = !widest || r->count > widest->count ? r : widest;
+        }
+        if (fine)
+            return;
+    }
+    if (!widest)
+        return;
+    struct diag *d = diag_error(E_PATTERN, span, "'%s' names blocks that are not there", pattern);
+    diag_label(d, widest->owner->span, "this repeat has the blocks 0 to %lld", (long long)widest->count - 1);
+    diag_help(d, "a range is half-open: [0..%lld] is all of them", (long long)widest->count);
 }
 
 static const char *last_part(const char *path)
@@ -85,8 +113,8 @@ static void check_split(struct elab *e, struct plan *p)
     const char **near = NULL;
     for (int i = 0; i < arrlen(nodes); i++)
         if (nodes[i]->body) {
-            if (pattern_match(p->split, nodes[i]->path, NULL, NULL) ||
-                pattern_match(p->split, mem_printf("%s[*]", nodes[i]->path), NULL, NULL)) {
+            if (pattern_match(p->split, nodes[i]->path, NULL) ||
+                pattern_match(p->split, mem_printf("%s[*]", nodes[i]->path), NULL)) {
                 p->split = nodes[i]->path;
                 return;
             }
@@ -124,10 +152,18 @@ static void check_microbatches(struct elab *e, struct plan *p)
 void patterns_check(struct elab *e)
 {
     struct plan *p = e->m->plan;
+    struct ast **train = train_patterns(e);
+    for (int i = 0; i < arrlen(train); i++)
+        if (!pattern_used(e, train[i]->name, false, true))
+            pattern_unmatched(e, train[i]->name, train[i]->span, true);
+        else
+            check_blocks(e, train[i]->name, train[i]->span, true);
     for (int i = 0; i < arrlen(p->lines); i++) {
         struct plan_line *l = &p->lines[i];
         if (!pattern_used(e, l->pattern, true, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE))
             pattern_unmatched(e, l->pattern, l->pattern_span, false);
+        else
+            check_blocks(e, l->pattern, l->pattern_span, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE);
     }
     if (p->split)
         check_split(e, p);

@@ -117,8 +117,11 @@ static struct param *declare(struct frame *f, struct ast *a, const char *path)
         diag_error(E_TYPE, ast_kid(a, 0)->span, "a parameter is trained, so it is f32, not %s", type_name[p->type]);
         return NULL;
     }
-    for (struct region *r = f->inst->home; r->parent; r = r->parent)
+    for (struct region *r = f->inst->home; r->parent; r = r->parent) {
         arrins(p->stack, 0, r->count);
+        arrins(p->total, 0, r->count);
+        arrput(p->first, 0);
+    }
     p->index = (int)arrlen(f->e->m->params);
     arrput(f->e->m->params, p);
     shput(f->e->params, path, p);

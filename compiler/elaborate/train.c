@@ -279,16 +279,26 @@ void train_collect(struct elab *e)
 static bool covered(struct elab *e, struct ast *patterns, const struct param *p)
 {
     for (int i = 0; i < ast_count(patterns); i++)
-        if (pattern_covers(patterns->kids[i]->name, p->path, NULL, NULL))
+        if (param_meant(p, patterns->kids[i]->name, true))
             return true;
     return false;
 }
 
-static void check_patterns(struct elab *e, struct ast *patterns)
+struct ast **train_patterns(struct elab *e)
 {
-    for (int i = 0; i < ast_count(patterns); i++)
-        if (!pattern_used(e, patterns->kids[i]->name, false, true))
-            pattern_unmatched(e, patterns->kids[i]->name, patterns->kids[i]->span, true);
+    struct ast **list = NULL;
+    for (int i = 0; i < ast_count(e->train); i++) {
+        struct ast *s = e->train->kids[i];
+        struct ast *frozen = s->kind == AST_SETTING && is(s, "frozen") ? ast_kid(s, 1) : NULL;
+        for (int k = 0; k < ast_count(frozen); k++)
+            arrput(list, frozen->kids[k]);
+        for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
+            struct ast *decay = is(s->kids[j], "decay") ? ast_kid(s->kids[j], 1) : NULL;
+            for (int k = 0; k < ast_count(decay); k++)
+                arrput(list, decay->kids[k]);
+        }
+    }
+    return list;
 }
 
 void params_rules(struct elab *e)
@@ -298,7 +308,6 @@ void params_rules(struct elab *e)
         struct ast *s = e->train->kids[i];
         bool frozen = s->kind == AST_SETTING && is(s, "frozen");
         if (frozen) {
-            check_patterns(e, ast_kid(s, 1));
             for (int k = 0; k < arrlen(m->params); k++)
                 m->params[k]->frozen |= covered(e, ast_kid(s, 1), m->params[k]);
         }
@@ -306,7 +315,6 @@ void params_rules(struct elab *e)
             struct ast *decay = s->kids[j], *on = ast_kid(decay, 1);
             if (!is(decay, "decay"))
                 continue;
-            check_patterns(e, on);
             for (int k = 0; k < arrlen(m->params); k++)
                 if (!m->params[k]->is_state && (!on || covered(e, on, m->params[k])))
                     m->params[k]->decay = m->train.decay;

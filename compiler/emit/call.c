@@ -43,14 +43,18 @@ const char *base_text(struct emitter *e, const struct value *v, int dim)
     return s;
 }
 
+const char *block_index(const struct region *r)
+{
+    int depth = region_depth(r);
+    return r->first ? mem_printf("%lld + b%d", (long long)r->first, depth) : mem_printf("b%d", depth);
+}
+
 const char *block_number(const struct region *r)
 {
     if (!r->owner)
         return "0";
-    const char *outer = block_number(r->parent);
-    int depth = region_depth(r);
-    const char *own = r->first ? mem_printf("%lld + b%d", (long long)r->first, depth) : mem_printf("b%d", depth);
-    return strcmp(outer, "0") ? mem_printf("(%s) * %lld + %s", outer, (long long)r->count, own) : own;
+    const char *outer = block_number(r->parent), *own = block_index(r);
+    return strcmp(outer, "0") ? mem_printf("(%s) * %lld + %s", outer, (long long)r->total, own) : own;
 }
 
 /* A pointer; results that nobody reads and operands left out are NULL. */

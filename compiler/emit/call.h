@@ -20,5 +20,6 @@
 
 const char *number_text(double v);                         /* a float constant of C (kernel.c) */
 const char *base_text(struct emitter *e, const struct value *v, int dim);
+const char *block_index(const struct region *r);           /* of the running block in its own repeat */
 const char *block_number(const struct region *r);          /* global number of the running block; "0" at top level */
 #endif

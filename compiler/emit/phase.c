@@ -74,7 +74,7 @@ static void emit_repeat(struct emitter *e, const struct node *n)
         plain(e, "for (int %s = 0; %s < %lld; %s++) {", b, b, (long long)body->count, b);
     e->indent++;
     if (body->index)
-        line(e, n, "fl_positions(%s, %s, 1);", tensor_name(e, body->index), block_number(body));
+        line(e, n, "fl_positions(%s, %s, 1);", tensor_name(e, body->index), block_index(body));
     emit_region(e, n->body);
     carry(e, n, more, body->reverse ? -1 : 1);
     e->indent--;

@@ -237,12 +237,23 @@ static int ranges_of(const struct physical *p, const struct param *q)
     return most;
 }
 
-static int64_t first_block(const struct buffer *b)
+/* Which blocks of each repeat around it this stage has: "{0, 2}" and "{4, 1}". */
+static void held_text(const struct param *q, const struct buffer *b, const char **first, const char **count)
 {
-    const struct region *r = b->values[0]->region;
-    while (region_depth(r) > 1)
-        r = r->parent;
-    return b->depth ? r->first : 0;
+    const struct region *chain[MAX_DIM] = {NULL};
+    int depth = 0;
+    for (const struct region *r = b ? b->values[0]->region : NULL; r && r->parent; r = r->parent)
+        chain[depth++] = r;
+    *first = *count = "";
+    for (int k = 0; k < arrlen(q->stack); k++) {
+        const struct region *r = b ? chain[depth - 1 - k] : NULL;
+        *first = mem_printf("%s%s%lld", *first, k ? ", " : "", r ? (long long)r->first : 0LL);
+        *count = mem_printf("%s%s%lld", *count, k ? ", " : "", r ? (long long)r->count : 0LL);
+    }
+    if (!arrlen(q->stack)) {
+        *first = "0";
+        *count = b ? "1" : "0";
+    }
 }
 
 static void emit_param(struct module *m, struct stage *s, const struct param *q, int range, FILE *to)
@@ -252,15 +263,15 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
     bool owner = b;                                        /* of several stages that hold it whole: the first */
     for (int i = 0; i < s->index && !arrlen(q->stack); i++)
         owner = owner && !buffer_of(&m->physical->stages[i], q, 0);
-    const char *stack = "", *shape = "";
+    const char *stack = "", *shape = "", *first, *count;
+    held_text(q, b, &first, &count);
     for (int d = 0; d < arrlen(q->stack); d++)
-        stack = mem_printf("%s%s%lld", stack, d ? ", " : "", (long long)q->stack[d]);
+        stack = mem_printf("%s%s%lld", stack, d ? ", " : "", (long long)q->total[d]);
     for (int d = 0; d < arrlen(q->file_shape); d++)
         shape = mem_printf("%s%s%lld", shape, d ? ", " : "", (long long)q->file_shape[d]);
-    fprintf(to, "    {%s,\n     %d, {%s}, %lld, %lld, %lld, ",
+    fprintf(to, "    {%s,\n     %d, {%s}, {%s}, {%s}, %lld, ",
             tensor_text(m->physical->mesh, q->path, q->type, q->ndim, q->dim, &q->lay), (int)arrlen(q->stack),
-            *stack ? stack : "0", b ? (long long)first_block(b) : 0LL,
-            !b ? 0LL : b->depth ? (long long)b->count[0] : 1LL, b ? (long long)b->offset : 0LL);
+            *stack ? stack : "0", first, count, b ? (long long)b->offset : 0LL);
     fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s},\n", init[q->init], q->init_a, q->init_b,
             q->is_state ? "true" : "false", owner ? "true" : "false", c_string(q->file_name),
             (int)arrlen(q->file_shape), *shape ? shape : "0", q->file_transpose ? "true" : "false");
@@ -273,7 +284,7 @@ void emit_class_table(struct module *m, struct stage *s, FILE *to)
     for (int i = 0; i < arrlen(m->params); i++)
         for (int k = 0; k < ranges_of(m->physical, m->params[i]); k++, entries++)
             emit_param(m, s, m->params[i], k, to);
-    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, 0, 0, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n",
+    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n",
           to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %d, "
             "params, {", s->index, s->index, s->index, (long long)s->arena_bytes, entries);

@@ -14,10 +14,10 @@ struct weights {
     struct { struct param *key; double *value; } *map;   /* stb_ds map; elements: weights_count */
 };
 int64_t weights_block(const struct param *p);             /* elements of one block */
+int64_t weights_number(const struct param *p, int64_t b);       /* in the whole model, of block b of p */
 int64_t weights_count(const struct param *p);             /* elements of all blocks, block index outermost */
 struct weights *weights_new(const struct module *m, uint64_t seed);   /* initial values, the same as the runtime's */
 double *weights_get(const struct weights *w, const struct param *p);
-struct param *weights_find(const struct weights *w, const char *path);   /* by path with [*]; NULL when there is none */
 struct weights *weights_copy(const struct weights *w);
 
 /* ---- run.c, regions.c ---- */

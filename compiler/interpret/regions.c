@@ -81,7 +81,7 @@ static void read_param(struct machine *m, struct node *n, struct rank *k, int64_
 {
     struct param *p = node_ptr(n, "param");
     struct storage *s = hmget(k->params, p);
-    /* Blocks are stored by their number in the whole model: a stage's share starts at region->first. */
+    /* All blocks of the parameter are stored; a stage's share of them starts at region->first. */
     int64_t stored = 0, chain[MAX_DIM];
     int depth = 0;
     for (struct region *r = n->region; r->parent; r = r->parent) {
@@ -89,7 +89,7 @@ static void read_param(struct machine *m, struct node *n, struct rank *k, int64_
         chain[depth++] = o->first + hmget(m->current, o);
     }
     for (int i = 0; i < arrlen(p->stack); i++)
-        stored = stored * p->stack[i] + chain[depth - 1 - i];
+        stored = stored * p->stack[i] + chain[depth - 1 - i] - p->first[i];
     struct cell *c = cell_of(m, k, n->out[0], block);
     c->t = s->block;
     c->t.data = s->block.data + stored * s->count;
@@ -151,7 +151,7 @@ static int64_t block_in_model(struct machine *m, struct region *r)
     if (!r->parent)
         return 0;
     struct region *o = region_origin(r);
-    return block_in_model(m, r->parent) * r->count + o->first + hmget(m->current, o);
+    return block_in_model(m, r->parent) * o->total + o->first + hmget(m->current, o);
 }
 
 static void compute(struct machine *m, struct node *n, struct rank *k)

@@ -38,6 +38,17 @@ static double initial(const struct param *p, uint64_t key, int64_t block, int64_
     BUG("parameter %s has no initial value", p->path);
 }
 
+int64_t weights_number(const struct param *p, int64_t b)
+{
+    int64_t number = 0, weight = 1;
+    for (int i = (int)arrlen(p->stack) - 1; i >= 0; i--) {
+        number += (p->first[i] + b % p->stack[i]) * weight;
+        weight *= p->total[i];
+        b /= p->stack[i];
+    }
+    return number;
+}
+
 struct weights *weights_new(const struct module *m, uint64_t seed)
 {
     struct weights *w = NEW(struct weights);
@@ -48,7 +59,7 @@ struct weights *weights_new(const struct module *m, uint64_t seed)
         uint64_t key = fl_key(seed, fl_hash(p->path));
         for (int64_t b = 0; b < blocks; b++)
             for (int64_t i = 0; i < block; i++)
-                data[b * block + i] = initial(p, key, b, i);
+                data[b * block + i] = initial(p, key, weights_number(p, b), i);
         hmput(w->map, p, data);
     }
     return w;
@@ -58,14 +69,6 @@ double *weights_get(const struct weights *w, const struct param *p)
 {
     struct weights *find = (struct weights *)w;      /* a lookup moves the map's scratch header only */
     return hmget(find->map, (struct param *)p);
-}
-
-struct param *weights_find(const struct weights *w, const char *path)
-{
-    for (int i = 0; i < hmlen(w->map); i++)
-        if (!strcmp(w->map[i].key->path, path))
-            return w->map[i].key;
-    return NULL;
 }
 
 struct weights *weights_copy(const struct weights *w)

@@ -141,6 +141,7 @@ static void place_param(struct work *w, struct value *v)
     if (!b) {
         b = own(w, v, q->is_state ? MEM_STATE : MEM_PARAM);
         b->param = q;
+        b->name = param_text(q);
         b->persistent = b->constant = true;
         buffer_stack(b, v->region);
         hmput(w->params, held, b);

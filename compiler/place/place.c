@@ -10,7 +10,8 @@ struct placing {
     const struct plan *plan;
     struct graph *g;
     int stages;                  /* virtual ones */
-    struct node *cut;            /* the repeat that is cut, or NULL */
+    struct node *cut;            /* the repeat that is cut, or the first of its pieces, or NULL */
+    const int64_t *map;          /* its blocks by virtual stage, over all pieces: map[u]..map[u+1] */
     int first, last;             /* of its first and last block */
     const struct plan_line **line;   /* by node id: the place line that said so, or NULL */
 };
@@ -20,13 +21,37 @@ static bool is_data(const struct value *v)
     return v && v->def && !(v->def->op->flags & OP_SOURCE) && node_at_root(v->def)->phase != PHASE_SETUP;
 }
 
-/* Where the output of a root node is; the cut repeat ends on the stage of its last block (backward: of its first). */
+static int first_stage(const int64_t *cut)
+{
+    int s = 0;
+    while (s < (int)arrlen(cut) - 2 && cut[s + 1] == cut[s])
+        s++;
+    return s;
+}
+
+static int last_stage(const int64_t *cut)
+{
+    int s = (int)arrlen(cut) - 2;
+    while (s > 0 && cut[s + 1] == cut[s])
+        s--;
+    return s;
+}
+
+static bool is_cut(const struct node *n)
+{
+    return n->body && region_origin(n->body)->cut;
+}
+
+/* Where the output of a root node is; a cut repeat ends on the stage of its last block (backward: of its first). */
 static int made_on(const struct placing *p, struct node *n)
 {
     n = node_at_root(n);
     if (n->stage >= 0)
         return n->stage;
-    return n->body && n->body->reverse ? p->first : p->last;
+    if (!is_cut(n))
+        return n->body && n->body->reverse ? p->first : p->last;
+    const int64_t *cut = region_origin(n->body)->cut;
+    return n->body->reverse ? first_stage(cut) : last_stage(cut);
 }
 
 /* The stages that one node reads from, over its operands and, for a repeat, over what its body captures. */
@@ -84,9 +109,9 @@ static int line_stage(const struct placing *p, struct plan_line *line, const str
 
 static bool line_is_about(const struct plan_line *line, const struct node *n)
 {
-    bool match = line->kind == LINE_PLACE && pattern_covers(line->pattern, n->path, NULL, NULL);
+    bool match = line->kind == LINE_PLACE && pattern_covers(line->pattern, n->path, NULL);
     for (int k = 0; k < arrlen(n->out) && !match && line->kind == LINE_PLACE; k++)
-        match = value_matches(n->out[k], line->pattern, NULL, NULL);
+        match = value_matches(n->out[k], line->pattern, NULL);
     return match;
 }
 
@@ -99,7 +124,7 @@ static void refuse_inside(struct placing *p, const struct node *repeat, struct p
             continue;
         struct diag *d;
         line->matches++;
-        if (repeat == p->cut) {
+        if (is_cut(repeat)) {
             d = diag_error(E_PLACE, line->span, "the blocks of '%s' are placed by the pipeline already", p->plan->split);
             diag_label(d, p->plan->split_span, "cut here");
             diag_help(d, "say there how many blocks each stage gets: `split %s = [..]`", p->plan->split);
@@ -119,7 +144,7 @@ static int place_line(struct placing *p, struct node *n, const struct reach *r)
         struct plan_line *line = &p->plan->lines[i];
         if (n->body && line->kind == LINE_PLACE)
             refuse_inside(p, n, line);
-        if (n == p->cut || !line_is_about(line, n))
+        if (is_cut(n) || !line_is_about(line, n))
             continue;
         line->matches++;
         int s = line_stage(p, line, r);
@@ -169,11 +194,12 @@ static void place_forward(struct placing *p)
             continue;
         struct reach r = reach_of(p, n);
         int said = place_line(p, n, &r);
-        if (n == p->cut) {
-            after = true;
+        if (is_cut(n)) {
+            int starts = first_stage(n->body->cut);
+            after = !n->body->next;
             n->stage = -1;
-            if (r.high > p->first)
-                against(p, n, &r, p->first);
+            if (r.high > starts)
+                against(p, n, &r, starts);
             continue;
         }
         int usual = !p->cut ? 0 : after ? p->last : p->first;
@@ -322,6 +348,17 @@ static const struct ast *labelled(const struct ast *a, const char *name)
     return found;
 }
 
+/* What each stage has of a piece, counted from the piece's first block. */
+static int64_t *share_of(const int64_t *map, const struct region *piece)
+{
+    int64_t *cut = NULL;
+    for (int s = 0; s < arrlen(map); s++) {
+        int64_t at = map[s] - piece->first;
+        arrput(cut, at < 0 ? 0 : at > piece->count ? piece->count : at);
+    }
+    return cut;
+}
+
 static bool find_cut(struct placing *p)
 {
     const char **names = NULL;
@@ -358,14 +395,13 @@ static bool find_cut(struct placing *p)
     int64_t *cut = split_counts(p->plan, p->cut);
     if (!cut)
         return false;
-    p->cut->body->cut = cut;
-    p->first = p->stages;
-    for (int s = 0; s < p->stages; s++)
-        if (cut[s + 1] > cut[s]) {
-            p->first = s < p->first ? s : p->first;
-            p->last = s;
-        }
-    cut_mirrors(p->g->root, p->cut->body);
+    p->map = cut;
+    p->first = first_stage(cut);
+    p->last = last_stage(cut);
+    for (struct region *body = p->cut->body; body; body = body->next) {
+        body->cut = body->next || body->first ? share_of(cut, body) : cut;
+        cut_mirrors(p->g->root, body);
+    }
     return true;
 }
 
@@ -414,7 +450,7 @@ static bool has_params(const struct plan *plan, const struct region *r, int stag
 static void warn_stages(const struct placing *p)
 {
     const struct plan *plan = p->plan;
-    const int64_t *cut = p->cut ? p->cut->body->cut : NULL;
+    const int64_t *cut = p->map;
     struct span at = cut ? plan->split_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
     const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
     int stages = plan_stages(plan);
@@ -443,7 +479,7 @@ static void warn_stages(const struct placing *p)
     struct diag *d = diag_warning(W_STAGE, at, "stages have between %lld and %lld blocks of '%s'", (long long)least,
                                   (long long)most, plan->split);
     diag_help(d, "the slowest stage sets the pace: `split %s%s` gives each the same", plan->split,
-              p->cut->body->count % stages ? " uneven" : "");
+              p->cut->body->total % stages ? " uneven" : "");
 }
 
 void place(struct module *m)

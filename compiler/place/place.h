@@ -7,7 +7,7 @@
 #include "../op.h"
 #include "../passes.h"
 
-/* The forward repeat of g whose blocks have the label `label`, or NULL. names (may be NULL) collects the labels seen. */
+/* The forward repeat of g whose blocks have the label `label`, the first of its pieces, or NULL. names (may be NULL) collects the labels seen. */
 struct node *split_find(const struct graph *g, const char *label, const char ***names);
 /* Blocks of each virtual stage, cumulative: stb_ds array, one entry more than they are; NULL after a diagnostic. */
 int64_t *split_counts(const struct plan *plan, const struct node *repeat);

@@ -35,7 +35,7 @@ static struct node *find(struct region *r, const char *label, const char ***name
             const char *own = path ? label_of(n, path) : NULL;
             if (own && names)
                 note(names, own);
-            if (own && !strcmp(own, label))
+            if (own && !strcmp(own, label) && !n->body->first)
                 found = n;
         }
         if (!found)
@@ -59,7 +59,7 @@ static const char *stages_text(const struct plan *plan)
 int64_t *split_counts(const struct plan *plan, const struct node *repeat)
 {
     int chunks = plan_chunks(plan), stages = plan_stages(plan) * chunks;
-    int64_t blocks = repeat->body->count, *cut = NULL;
+    int64_t blocks = repeat->body->total, *cut = NULL;
     const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
     arrput(cut, 0);
     if (plan->split_counts) {

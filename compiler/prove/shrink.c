@@ -156,9 +156,10 @@ static int64_t block_at(const struct blocks *b, int64_t block)
 static void shrink_region(struct shrunk *s, const struct region *logical, struct region *r)
 {
     const struct blocks *b = blocks_of(s, logical);
-    int64_t first = block_at(b, r->first), end = block_at(b, r->first + r->count);
+    int64_t first = block_at(b, r->first), end = block_at(b, r->first + r->count), total = block_at(b, r->total);
     set_wide(s, &r->first, first);
     set_wide(s, &r->count, end - first);
+    set_wide(s, &r->total, total);
 }
 
 /* ---- walks ---- */
@@ -205,11 +206,11 @@ static void visit_param(struct node *n, void *context)
     for (const struct region *r = n->region; r->parent && at > 0; r = r->parent) {
         const struct blocks *b = blocks_of(w->s, r);
         at--;
-        for (int k = 0; k < arrlen(b->from); k++)    /* not when it has been done before */
-            if (b->from[k] == p->stack[at] && !hmget(w->s->stacks, p->stack)) {
-                set_wide(w->s, &p->stack[at], b->to[k]);
-                break;
-            }
+        if (hmget(w->s->stacks, p->stack))           /* done before */
+            continue;
+        set_wide(w->s, &p->stack[at], block_at(b, r->first + r->count) - block_at(b, r->first));
+        set_wide(w->s, &p->first[at], block_at(b, r->first));
+        set_wide(w->s, &p->total[at], block_at(b, r->total));
     }
     if (p->stack)
         hmput(w->s->stacks, p->stack, true);
@@ -266,7 +267,8 @@ static int64_t entry_small(struct shrunk *s, const struct node *logical, int64_t
                 r = r->parent;
             if (!r->parent)
                 return new;
-            return new + block_at(blocks_of(s, r), (e - old) / inner.old) * inner.new;
+            const struct blocks *b = blocks_of(s, r);
+            return new + (block_at(b, r->first + (e - old) / inner.old) - block_at(b, r->first)) * inner.new;
         }
         old += t.old;
         new += t.new;

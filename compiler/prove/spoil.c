@@ -39,14 +39,15 @@ static void mark(struct node *n, void *context)
 {
     struct search *s = context;
     const struct mesh *mesh = s->m->physical->mesh;
-    int64_t low, high;
+    struct block_ranges b;
     if (n->op != s->op)
         return;
     if (s->axes && strcmp(s->axes, mesh_axes_text(mesh, (unsigned)node_int(n, "axes", 0), ",")) != 0)
         return;
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *v = n->in[k]->logical ? n->in[k]->logical : n->in[k];
-        if (n->spoilt || !v->path || !value_matches(v, s->pattern, &low, &high))
+        if (n->spoilt || !v->path || !value_matches(v, s->pattern, &b) ||
+            !region_touched(v->region, &b))
             continue;
         if (s->how->fault == FAULT_GROUP && spoil_group(s->m->physical, n) < 0) {
             s->misfit++;

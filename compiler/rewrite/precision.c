@@ -29,12 +29,13 @@ static bool computes(const struct node *n)
 }
 
 /* A gradient goes by the path of what it is of. */
-static bool kept(const struct precising *r, const char *path)
+static bool kept(const struct precising *r, const char *path, const struct region *at)
 {
+    struct block_ranges b;
     const char *mark = path ? strchr(path, '#') : NULL;
     const char *of = mark ? mem_printf("%.*s", (int)(mark - path), path) : path;
     for (int i = 0; i < arrlen(r->p->keep); i++)
-        if (pattern_covers(r->p->keep[i], of, NULL, NULL))
+        if (pattern_covers(r->p->keep[i], of, &b) && region_meant(at, &b))
             return true;
     return false;
 }
@@ -48,9 +49,9 @@ static bool reads_any(const struct node *n)
 static enum type type_of_node(const struct precising *r, const struct node *n)
 {
     const struct node *f = n->forward ? n->forward : n;
-    bool f32 = n->op->flags & OP_F32 || kept(r, f->path);
+    bool f32 = n->op->flags & OP_F32 || kept(r, f->path, f->region);
     for (int k = 0; k < arrlen(f->out) && !f32; k++)
-        f32 = kept(r, f->out[k]->path);
+        f32 = kept(r, f->out[k]->path, f->region);
     return f32 ? TYPE_F32 : r->p->type;
 }
 
@@ -130,7 +131,7 @@ static void set_types(struct precising *r, struct region *at)
             continue;
         if (n->body) {
             for (int k = 0; k < arrlen(n->in); k++) {
-                set(r, n->body->args[k], kept(r, n->body->args[k]->path) ? TYPE_F32 : r->p->type);
+                set(r, n->body->args[k], kept(r, n->body->args[k]->path, n->body) ? TYPE_F32 : r->p->type);
                 n->out[k]->type = n->body->args[k]->type;
             }
             set_types(r, n->body);
@@ -145,7 +146,7 @@ static void set_types(struct precising *r, struct region *at)
         }
         enum type t = type_of_results(r, n);
         for (int k = 0; k < arrlen(n->out); k++)
-            set(r, n->out[k], kept(r, n->out[k]->path) && !(n->op->flags & OP_VIEW) ? TYPE_F32 : t);
+            set(r, n->out[k], kept(r, n->out[k]->path, n->region) && !(n->op->flags & OP_VIEW) ? TYPE_F32 : t);
     }
 }
 
@@ -177,7 +178,7 @@ static struct value *cast_to(struct precising *r, struct region *at, struct valu
 static bool wants_copy(const struct precising *r, const struct node *n)
 {
     const struct param *p = n->op == &op_param ? node_ptr(n, "param") : NULL;
-    return p && n->phase == PHASE_FORWARD && p->type == TYPE_F32 && !p->is_state && p->ndim && !kept(r, p->path);
+    return p && n->phase == PHASE_FORWARD && p->type == TYPE_F32 && !p->is_state && p->ndim && !kept(r, p->path, n->region);
 }
 
 static bool has_copies(const struct precising *r, const struct region *forward)

@@ -29,15 +29,16 @@ struct stand {
 static bool line_covers(const struct plan_line *line, const struct node *n)
 {
     const char *path = n->path;
+    struct block_ranges b;
     if (n->body) {                       /* its own pattern means the blocks, one by one, not all of them at once */
         const char *dot = path ? strrchr(path, '.') : NULL;
         path = dot ? mem_printf("%.*s", (int)(dot - path), path) : NULL;
-        return pattern_covers(line->pattern, path, NULL, NULL);
+        return pattern_covers(line->pattern, path, &b) && region_meant(n->region, &b);
     }
-    if (pattern_covers(line->pattern, path, NULL, NULL))
+    if (pattern_covers(line->pattern, path, &b) && region_meant(n->region, &b))
         return true;
     for (int k = 0; k < arrlen(n->out); k++)
-        if (value_matches(n->out[k], line->pattern, NULL, NULL))
+        if (value_meant(n->out[k], line->pattern))
             return true;
     return false;
 }
@@ -46,7 +47,7 @@ static bool saved(const struct recomputing *r, const struct node *n)
 {
     for (int i = 0; i < arrlen(r->plan->lines); i++)
         for (int k = 0; r->plan->lines[i].kind == LINE_SAVE && k < arrlen(n->out); k++)
-            if (value_matches(n->out[k], r->plan->lines[i].pattern, NULL, NULL))
+            if (value_meant(n->out[k], r->plan->lines[i].pattern))
                 return true;
     return false;
 }
@@ -111,10 +112,8 @@ static struct node *twin_node(struct recomputing *r, struct region *at, struct n
 /* All of a body again: it walks the same blocks forwards. */
 static struct region *twin_body(struct recomputing *r, struct region *parent, struct region *body, struct stand *around)
 {
-    struct region *again = region_new(parent, body->count);
+    struct region *again = region_mirror(parent, body);
     struct stand s = {again, 0, around};
-    again->first = body->first;
-    again->mirror = body;
     for (int k = 0; k < arrlen(body->args); k++) {
         struct value *t = twin_value(r, again, body->args[k]);
         t->def_index = k;

@@ -153,16 +153,16 @@ static void offer_all_same(struct sharding *s, struct actor *a, int axis)
 
 const struct plan_line *param_line(const struct sharding *s, const struct value *v)
 {
-    const struct param *p = node_param(s, v->def);
-    return s->freed && s->freed->def && node_param(s, s->freed->def) == p ? NULL : p->line;
+    const struct param *p = node_param(v->def);
+    return s->freed && s->freed->def && node_param(s->freed->def) == p ? NULL : p->line;
 }
 
 /* Where no line says how a parameter is stored, cost does; but it is never split where an axis splits an input: that
  * would be another kind of data parallelism, which a line asks for. */
 static void offer_param(struct sharding *s, struct actor *a, int axis)
 {
-    const struct param *p = node_param(s, a->node);
-    bool freed = s->freed && s->freed->def && node_param(s, s->freed->def) == p;
+    const struct param *p = node_param(a->node);
+    bool freed = s->freed && s->freed->def && node_param(s->freed->def) == p;
     bool open = (freed || (!p->line && !s->stored)) && !s->mesh->axis[axis].time;
     for (int k = 0; k < arrlen(s->data) && open; k++)
         open = s->data[k].axis != axis;

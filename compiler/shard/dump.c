@@ -98,7 +98,8 @@ static void put_region(struct dumping *d, const struct region *r, int indent)
         if (!r->parent && n->phase != last)
             fprintf(d->to, "%*s# %s\n", indent, "", phase_name[last = n->phase]);
         if (n->body) {
-            fprintf(d->to, "%*srepeat %lld%s\n", indent, "", (long long)n->body->count, n->body->reverse ? " reversed" : "");
+            fprintf(d->to, "%*srepeat %lld%s%s\n", indent, "", (long long)n->body->count, piece_text(n->body),
+                    n->body->reverse ? " reversed" : "");
             put_region(d, n->body, indent + 4);
         }
         for (int k = 0; k < arrlen(n->out); k++)
@@ -124,7 +125,7 @@ void shard_dump(FILE *to, struct module *m)
         for (int i = 0; i < p->ndim; i++)
             like.dim[i] = p->dim[i];
         const struct plan_line *line = p->line;
-        fprintf(to, "param %s: %s  %s%s\n", p->path, layout_type_text(&like, &p->lay, d.mesh),
+        fprintf(to, "param %s: %s  %s%s\n", param_text(p), layout_type_text(&like, &p->lay, d.mesh),
                 line ? "as " : "no line", line ? mem_printf("%s says", span_where(line->span)) : "");
     }
     for (int e = 0; e < ENTRIES; e++) {

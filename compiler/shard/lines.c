@@ -24,30 +24,12 @@ static bool about_layout(const struct plan_line *line)
     return line->kind == LINE_SBP || line->kind == LINE_PIN;
 }
 
-/* A pattern that names blocks must name them all: one body has one layout. */
-static bool whole_range(const struct plan_line *line, const char *name, int64_t low, int64_t high, int64_t count)
-{
-    if (low <= 0 && high >= count)
-        return true;
-    struct diag *d = diag_error(E_LAYOUT_LINE, line->pattern_span, "'%s' cannot have a layout of its own in some blocks", name);
-    diag_help(d, "write [*]: all blocks of a repeat have one layout");
-    return false;
-}
-
 /* ---- parameters ---- */
 
-struct param *node_param(const struct sharding *s, const struct node *n)
+struct param *node_param(const struct node *n)
 {
     struct param *p = n->op == &op_param ? node_ptr(n, "param") : NULL;
-    const char *mark = p ? strchr(p->path, '#') : NULL;
-    if (!mark)
-        return p;
-    for (int k = 0; k < arrlen(s->m->params); k++) {
-        const char *path = s->m->params[k]->path;
-        if (strlen(path) == (size_t)(mark - p->path) && !strncmp(path, p->path, strlen(path)))
-            return s->m->params[k];
-    }
-    return p;
+    return p && p->of ? p->of : p;
 }
 
 void lines_on_params(struct sharding *s)
@@ -57,19 +39,17 @@ void lines_on_params(struct sharding *s)
     for (int k = 0; k < n; k++) {
         struct param *p = s->m->params[k];
         p->lay = (struct layout){ 0 };
-        if (strchr(p->path, '#'))
+        if (p->of)
             continue;
         struct target t = { p->path, p->ndim, p->dim, p->span };
         for (int i = 0; i < arrlen(plan->lines); i++) {
             struct plan_line *line = &plan->lines[i];
-            int64_t low, high;
             struct layout lay;
             unsigned axes;
-            if (!about_layout(line) || !pattern_match(line->pattern, p->path, &low, &high))
+            if (!about_layout(line) || !param_meant(p, line->pattern, false))
                 continue;
             line->matches++;
-            if (!whole_range(line, p->path, low, high, arrlen(p->stack) ? p->stack[0] : 1) ||
-                !layout_resolve(s, line->parts, &t, &lay, &axes))
+            if (!layout_resolve(s, line->parts, &t, &lay, &axes))
                 break;
             for (int a = 0; a < s->mesh->naxis; a++)
                 if (lay.ax[a].kind == SBP_P) {
@@ -87,9 +67,7 @@ void lines_on_params(struct sharding *s)
     }
     for (int k = 0; k < n; k++) {
         struct param *p = s->m->params[k];
-        struct node like = { .op = &op_param };
-        node_set_ptr(&like, "param", p);
-        struct param *base = node_param(s, &like);
+        struct param *base = p->of ? p->of : p;
         layout_normalise(&base->lay, s->mesh);
         p->lay = base->lay;
         p->line = base->line;
@@ -97,15 +75,6 @@ void lines_on_params(struct sharding *s)
 }
 
 /* ---- values ---- */
-
-static int times_around(const struct value *v)
-{
-    const struct region *r = v->region;
-    int64_t n = 1;
-    for (; r && r->owner; r = r->parent)
-        n = r->count;
-    return (int)n;
-}
 
 static bool may_have_line(const struct value *v)
 {
@@ -115,14 +84,14 @@ static bool may_have_line(const struct value *v)
     return phase == PHASE_FORWARD || phase == PHASE_COUNT;
 }
 
-static void line_on_value(struct sharding *s, struct value *v, struct plan_line *line, int64_t low, int64_t high)
+static void line_on_value(struct sharding *s, struct value *v, struct plan_line *line)
 {
     struct target t = { v->path, v->ndim, v->dim, v->span };
     struct fixed *f = &s->fixed[v->id];
     struct layout lay;
     unsigned axes;
     line->matches++;
-    if (!whole_range(line, v->path, low, high, times_around(v)) || !layout_resolve(s, line->parts, &t, &lay, &axes))
+    if (!layout_resolve(s, line->parts, &t, &lay, &axes))
         return;
     if (f->line && !same_layout(s, lay, f->lay)) {
         conflict(f->line, line, v->path);
@@ -315,14 +284,13 @@ static void lines_on_saved(struct sharding *s)
         struct plan_line *line = &plan->lines[i];
         for (int k = 0; line->kind == LINE_SAVE && line->parts && k < arrlen(s->g->values); k++) {
             struct value *v = s->g->values[k];
-            int64_t low, high;
             struct layout lay;
             unsigned axes;
-            if (!may_have_line(v) || !v->def || !value_matches(v, line->pattern, &low, &high))
+            if (!may_have_line(v) || !v->def || !value_meant(v, line->pattern))
                 continue;
             struct target t = { v->path, v->ndim, v->dim, v->span };
             line->matches++;
-            if (!whole_range(line, v->path, low, high, times_around(v)) || !layout_resolve(s, line->parts, &t, &lay, &axes))
+            if (!layout_resolve(s, line->parts, &t, &lay, &axes))
                 return;
             if (s->mesh->mb >= 0)
                 lay.ax[s->mesh->mb] = (struct sbp){ 0 };
@@ -345,11 +313,9 @@ void lines_on_values(struct sharding *s)
     memset(s->fixed, 0, sizeof *s->fixed * (size_t)n);
     for (int k = 0; k < n; k++) {
         struct value *v = s->g->values[k];
-        for (int i = 0; i < arrlen(plan->lines) && may_have_line(v); i++) {
-            int64_t low, high;
-            if (about_layout(&plan->lines[i]) && value_matches(v, plan->lines[i].pattern, &low, &high))
-                line_on_value(s, v, &plan->lines[i], low, high);
-        }
+        for (int i = 0; i < arrlen(plan->lines) && may_have_line(v); i++)
+            if (about_layout(&plan->lines[i]) && value_meant(v, plan->lines[i].pattern))
+                line_on_value(s, v, &plan->lines[i]);
         if (v->def && v->def->op == &op_input)
             input_over_time(s, v);
     }
@@ -404,7 +370,7 @@ void lines_on_inputs(struct sharding *s)
                 continue;
             for (int i = 0; i < arrlen(s->m->plan->lines); i++) {
                 const struct plan_line *line = &s->m->plan->lines[i];
-                if (!about_layout(line) || !value_matches(v, line->pattern, NULL, NULL))
+                if (!about_layout(line) || !value_meant(v, line->pattern))
                     continue;
                 for (int j = 0; j < arrlen(line->parts); j++)
                     for (int a = 0; a < s->mesh->naxis; a++)

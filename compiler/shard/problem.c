@@ -87,7 +87,7 @@ static bool is_parameter(const struct value *v)
 
 static bool param_has_line(const struct problem *p, const struct part *t, const struct value *v)
 {
-    const struct param *w = node_param(p->s, v->def);
+    const struct param *w = node_param(v->def);
     return param_line(p->s, v) && code_is_split(sbp_code(w->lay.ax[t->axis]));
 }
 
@@ -96,7 +96,7 @@ static bool split_by_weight(const struct problem *p, const struct part *t, const
     for (int k = 0; k < arrlen(p->s->m->params); k++) {
         const struct param *w = p->s->m->params[k];
         int code = sbp_code(w->lay.ax[t->axis]);
-        bool freed = p->s->freed && p->s->freed->def && node_param(p->s, p->s->freed->def) == w;
+        bool freed = p->s->freed && p->s->freed->def && node_param(p->s->freed->def) == w;
         if (w->line && !freed && code_is_split(code) && w->dim[code - CODE_S] == dim)
             return true;
     }
@@ -460,7 +460,7 @@ static void tie_params(struct problem *p, struct part *t)
         const struct actor *a = &t->actors[i];
         if (a->node->op != &op_param)
             continue;
-        const struct param *w = node_param(p->s, a->node);
+        const struct param *w = node_param(a->node);
         ptrdiff_t at = hmgeti(first, w);
         if (at < 0) {
             hmput(first, w, i);

@@ -29,7 +29,7 @@ static const char *code_text(const struct value *v, int code)
 static const char *why(const struct sharding *s, const struct value *v, int axis)
 {
     const struct fixed *f = &s->fixed[v->id];
-    const struct param *p = v->def ? node_param(s, v->def) : NULL;
+    const struct param *p = v->def ? node_param(v->def) : NULL;
     if (p && p->line)
         return mem_printf("as the line at %s says", span_where(p->line->span));
     if (f->axes >> axis & 1 && v->def && v->def->op == &op_input && !f->line)
@@ -173,8 +173,10 @@ bool reasons_put(struct sharding *s, FILE *to, const char *name)
             struct value *v = s->g->values[k];
             if (!alive(s, v) || (v->def && v->def->op == &op_param && node_phase(v->def) == PHASE_UPDATE))
                 continue;
-            if (turn == 0 ? !value_matches(v, name, NULL, NULL)
-                          : !pattern_match(mem_printf("%s#grad", name), v->path, NULL, NULL))
+            struct block_ranges b;
+            if (turn == 0 ? !value_matches(v, name, &b) : !pattern_match(mem_printf("%s#grad", name), v->path, &b))
+                continue;
+            if (!region_touched(v->region, &b))
                 continue;
             put_tensor(&r, v, turn ? "gradient " : "");
             shown++;

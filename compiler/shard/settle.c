@@ -49,7 +49,7 @@ static void order_region(struct sharding *s, struct region *r)
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
         if (n->op == &op_param) {
-            n->out[0]->lay = node_param(s, n)->lay;
+            n->out[0]->lay = node_param(n)->lay;
         } else if (n->op == &op_input) {
             n->out[0]->lay = s->fixed[n->out[0]->id].lay;
             layout_normalise(&n->out[0]->lay, s->mesh);

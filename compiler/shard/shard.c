@@ -13,7 +13,7 @@ static void give_needs(struct sharding *s, struct region *r)
         for (int k = 0; k < arrlen(n->in); k++)
             arrput(n->need, (struct layout){ 0 });
         if (n->op == &op_param)
-            n->out[0]->lay = node_param(s, n)->lay;
+            n->out[0]->lay = node_param(n)->lay;
         if (n->body)
             give_needs(s, n->body);
     }
@@ -22,7 +22,7 @@ static void give_needs(struct sharding *s, struct region *r)
 /* A parameter has its layout from its line already; `pin` binds those who read it too. */
 static void pin_parameter(struct sharding *s, const struct value *v)
 {
-    const struct param *p = v->def ? node_param(s, v->def) : NULL;
+    const struct param *p = v->def ? node_param(v->def) : NULL;
     if (!p || !p->line || p->line->kind != LINE_PIN || value_phase(v) != PHASE_FORWARD)
         return;
     struct fixed *f = &s->fixed[v->id];
@@ -59,7 +59,7 @@ static void store_params(struct sharding *s)
 {
     for (int k = 0; k < arrlen(s->g->values) && !s->stored; k++) {
         const struct value *v = s->g->values[k];
-        struct param *p = v->def ? node_param(s, v->def) : NULL;
+        struct param *p = v->def ? node_param(v->def) : NULL;
         if (!p || p->line)
             continue;
         for (int a = 0; a < s->mesh->naxis; a++)
@@ -68,11 +68,9 @@ static void store_params(struct sharding *s)
         layout_normalise(&p->lay, s->mesh);
     }
     s->stored = true;
-    for (int k = 0; k < arrlen(s->m->params); k++) {         /* states are stored as their weights are */
-        struct node like = { .op = &op_param };
-        node_set_ptr(&like, "param", s->m->params[k]);
-        s->m->params[k]->lay = node_param(s, &like)->lay;
-    }
+    for (int k = 0; k < arrlen(s->m->params); k++)           /* states are stored as their weights are */
+        if (s->m->params[k]->of)
+            s->m->params[k]->lay = s->m->params[k]->of->lay;
 }
 
 int shard_entry(struct sharding *s, struct graph *g, int *order)

@@ -89,7 +89,7 @@ void lines_on_inputs(struct sharding *s);            /* data: from the inputs of
 void lines_on_values(struct sharding *s);            /* fixed[] of g; inserts op_to behind values with a line */
 void lines_drop_idle(struct sharding *s);            /* takes out each inserted op_to that converts nothing */
 /* The node's parameter; NULL when it is not a param node. Optimizer states (path "w#m") name that of their weight. */
-struct param *node_param(const struct sharding *s, const struct node *n);
+struct param *node_param(const struct node *n);
 
 /* ---- actors.c ---- */
 struct choice { uint8_t *in, *out; bool late, even; };

@@ -25,9 +25,10 @@ static const char *file_name(const struct param *p, int64_t b)
 {
     int64_t index[MAX_DIM];
     int depth = (int)arrlen(p->stack), at = 0;
+    b = weights_number(p, b);
     for (int i = depth - 1; i >= 0; i--) {
-        index[i] = b % p->stack[i];
-        b /= p->stack[i];
+        index[i] = b % p->total[i];
+        b /= p->total[i];
     }
     char *text = "";
     for (const char *s = p->file_name ? p->file_name : p->path; *s; s++) {

@@ -1,11 +1,12 @@
 /* run_plan FILE [--plan P] [--set NAME=VALUE]... [--steps N] [--golden DIR | --make DIR | --mutants] [--fuse]
- *          [--dump NAME] [--round]
+ *          [--dump NAME] [--round] [--same PLAN]
  *
  * Trains in float64 on one imagined rank and on all ranks of the plan's physical graph, and compares loss, gradient norm
  * and all weights and states at every step: whatever a pass did to the program, the numbers may not move by more than
  * rounding. With --golden the run starts from a golden run's weights and tokens and is compared with its run.json too;
  * --make writes a golden run. --mutants takes the communication out of every collective in turn, and expects each to be
- * noticed. --round has the ranks round every result to its type; the losses may then differ by 1 %. */
+ * noticed. --round has the ranks round every result to its type; the losses may then differ by 1 %. --same PLAN: one rank
+ * under that plan gives the same numbers, but for the order of the norm's sums. */
 #include "base/diag.h"
 #include "golden.h"
 #include "passes.h"
@@ -92,6 +93,14 @@ static void compare_logs(const struct log *a, const struct log *b, double tolera
     }
 }
 
+static struct param *second_moment(const struct weights *w, const struct param *p)
+{
+    for (int k = 0; k < hmlen(w->map); k++)
+        if (w->map[k].key->of == p && strstr(w->map[k].key->path, "#v"))
+            return w->map[k].key;
+    return NULL;
+}
+
 /* How many steps have gone by does not matter for Adam's sake: a gradient of zero in truth is rounding in both runs, and
  * Adam makes steps of size lr of it. Parameters are compared where their second moment is not mere rounding. */
 static void compare_weights(const struct weights *a, const struct weights *b)
@@ -99,7 +108,7 @@ static void compare_weights(const struct weights *a, const struct weights *b)
     for (int k = 0; k < hmlen(a->map); k++) {
         struct param *p = a->map[k].key;
         double *x = a->map[k].value, *y = weights_get(b, p);
-        struct param *second = weights_find(a, mem_printf("%s#v", p->path));
+        struct param *second = second_moment(a, p);
         double *v = second ? weights_get(a, second) : NULL, worst = 0;
         int64_t at = -1;
         for (int64_t i = 0; i < weights_count(p); i++) {
@@ -216,10 +225,30 @@ static void run_mutants(struct module *m, const struct weights *start, const dou
     printf("mutants: %d of %d caught\n", caught, (int)arrlen(c.nodes));
 }
 
+/* The program under another plan, on one rank. */
+static void check_same(const struct options *o, const char *plan, const double *tokens, int64_t ntoken, int64_t steps,
+                       const struct log *one)
+{
+    static struct log log;
+    struct module *m = NEW(struct module);
+    struct options *other = NEW(struct options);
+    *other = *o;
+    other->plan = plan;
+    m->options = other;
+    if (!compile(m, false)) {
+        failures++;
+        return;
+    }
+    struct run *r = run_logical(m, ENTRY_TRAIN, weights_new(m, m->train.seed));
+    run_train(r, m, tokens, ntoken, steps, keep, &log);
+    run_release(r);
+    compare_logs(&log, one, 1e-14, mem_printf("one rank under %s", plan));
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {.target = "cpu"};
-    const char *golden = NULL, *made = NULL;
+    const char *golden = NULL, *made = NULL, *same = NULL;
     int64_t steps = 3;
     bool fused = false, mutants = false, rounded = false;
     for (int i = 1; i < argc; i++) {
@@ -238,6 +267,8 @@ int main(int argc, char **argv)
             mutants = true;
         } else if (!strcmp(a, "--round")) {
             rounded = true;
+        } else if (!strcmp(a, "--same")) {
+            same = argv[++i];
         } else if (!strcmp(a, "--fuse")) {
             fused = true;
         } else if (!strcmp(a, "--set") && strchr(next, '=')) {
@@ -300,6 +331,8 @@ int main(int argc, char **argv)
         run_release(physical);
     }
     run_release(logical);
+    if (same)
+        check_same(&o, same, tokens, ntoken, steps, &one);
     printf("loss %.12g, norm %.12g after %lld steps; %d differences\n", one.step[one.count - 1].loss,
            one.step[one.count - 1].grad_norm, (long long)steps, failures);
     return failures != 0;

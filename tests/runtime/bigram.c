@@ -88,7 +88,7 @@ enum {
 };
 #define TABLE(name, at, start, is_state)                                                                               \
     {                                                                                                                  \
-        .tensor = { name, FL_F32, 2, { { V, V, 0, { 0 } }, { V, PHYS, 0, { 0 } } } }, .count = 1,                      \
+        .tensor = { name, FL_F32, 2, { { V, V, 0, { 0 } }, { V, PHYS, 0, { 0 } } } }, .count = { 1 },                      \
         .offset_bytes = 4 * (at), .init = start, .init_a = 0.02, .owner = true, .state = is_state                      \
     }
 static const struct fl_param params[] = {
@@ -96,7 +96,7 @@ static const struct fl_param params[] = {
     { .tensor = { "e[*].weight", FL_F32, 2, { { 3, 3, 0, { 0 } }, { 5, 5, 1, { DP } } } },
       .nstack = 1,
       .stack = { 2 },
-      .count = 2,
+      .count = { 2 },
       .offset_bytes = 4 * AT_E,
       .init = FL_UNIFORM,
       .init_a = -1,
