@@ -176,7 +176,8 @@ struct node {
     struct node *again;          /* a forward node that recompute repeats here, in the backward */
     int stage;                   /* virtual stage after place, in the physical graph its stage; repeat nodes that are cut: -1 */
     struct layout *need;         /* after shard: layout in which each operand is read; arrlen(in) entries */
-    int spoilt, spoilt_operand;  /* --spoil: an enum fault (interpret.h) of this operand's conversion, or 0 */
+    int spoilt, spoilt_operand;  /* --spoil: an enum fault (interpret.h) of this operand's conversion (-1: of all), or 0 */
+    int spoilt_rank;             /* mutants: 1 + the only rank on which it is; 0: on all */
     const char *why;             /* why fused or not, why this layout; for dumps */
 };
 

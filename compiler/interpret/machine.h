@@ -69,7 +69,7 @@ void cell_seen(struct machine *m, struct rank *k, const struct value *v, int64_t
 void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce);
 static inline bool has_fault(const struct run *r, const struct node *n, int operand, enum fault kind)
 {
-    return (r->faulty == n && r->fault == kind) || (n->spoilt == (int)kind && (n->spoilt_operand == operand || operand < 0));
+    return (r->faulty == n && r->fault == kind) || (n->spoilt == (int)kind && (n->spoilt_operand == operand || n->spoilt_operand < 0 || operand < 0));
 }
 /* Carries out a boxing node; false when it waits for another stage. */
 bool box_run(struct machine *m, struct node *n);

@@ -226,8 +226,9 @@ static void run_repeat(struct machine *m, struct node *n)
 /* What has just been made becomes wrong. */
 static void scale_results(struct machine *m, struct node *n)
 {
+    int only = n->spoilt ? n->spoilt_rank - 1 : m->run->fault_rank;
     for (int r = 0; r < m->nrank; r++)
-        for (int i = 0; i < arrlen(n->out) && (m->run->fault_rank < 0 || m->run->fault_rank == m->ranks[r].number); i++) {
+        for (int i = 0; i < arrlen(n->out) && (only < 0 || only == m->ranks[r].number); i++) {
             int64_t block = n->out[i]->region == n->region ? region_block(m, n->region) : 0;
             struct tensor *t = &cell_of(m, &m->ranks[r], n->out[i], block)->t;
             for (int64_t e = 0; e < tensor_elements(t); e++)

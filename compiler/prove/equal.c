@@ -11,7 +11,7 @@ enum { STEPS = 2 };
 
 /* ---- data ---- */
 
-struct data { struct run *one, *all; uint64_t state; int64_t indices; };
+struct data { struct weights *start; struct run *one, *all; uint64_t state; int64_t indices; };
 
 static double uniform(uint64_t *state)
 {
@@ -313,13 +313,20 @@ static void look(void *context, const struct value *v, int rank, int64_t block, 
 
 /* ---- an entry ---- */
 
-bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d)
+static struct data data_new(struct module *m, enum entry e, uint64_t seed)
 {
-    struct weights *start = some_weights(m, seed), *one = weights_copy(start), *all = weights_copy(start);
-    struct data t = {run_logical(m, e, start), run_physical(m, e, start), seed + 77, 64};
+    struct weights *start = some_weights(m, seed);
+    struct data t = {start, run_logical(m, e, start), run_physical(m, e, start), seed + 77, 64};
     for (int k = 0; k < ENTRIES; k++)
         if (m->graph[k])
             region_walk(m->graph[k]->root, bound_indices, &t.indices);
+    return t;
+}
+
+bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d)
+{
+    struct data t = data_new(m, e, seed);
+    struct weights *one = weights_copy(t.start), *all = weights_copy(t.start);
     struct watch w = {.data = &t, .first = d, .outputs = where ? NULL : m->graph[e]};
     if (where || e != ENTRY_TRAIN) {     /* tensors are handed out micro-batch by micro-batch */
         run_watch(t.one, keep, &w);
@@ -348,6 +355,32 @@ bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, stru
     run_release(t.one);
     run_release(t.all);
     return equal;
+}
+
+struct trace { const struct node *but; uint64_t hash; };
+
+static void hash_value(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t)
+{
+    struct trace *s = context;
+    for (int64_t i = 0; v->def != s->but && type_is_float(v->type) && i < tensor_elements(t); i++) {
+        uint64_t bits;
+        memcpy(&bits, &t->data[i], sizeof bits);
+        s->hash = (s->hash ^ bits) * 1099511628211u;
+    }
+}
+
+uint64_t entry_trace(struct module *m, enum entry e, uint64_t seed, const struct node *but)
+{
+    struct trace s = {.but = but};
+    struct data t = data_new(m, e, seed);
+    run_watch(t.all, hash_value, &s);
+    for (int64_t step = 0; step < (e == ENTRY_TRAIN ? STEPS : 1); step++) {
+        region_walk(m->graph[e]->root, give_input, &t);
+        run_step(t.all, step);
+    }
+    run_release(t.one);
+    run_release(t.all);
+    return s.hash;
 }
 
 /* ---- how long it takes ---- */

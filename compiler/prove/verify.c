@@ -5,6 +5,7 @@
 #include "verify.h"
 #include <string.h>
 
+enum { MOST_EVENNESS = 4 };
 static const double CHEAP = 0.3;                     /* seconds that every compilation may spend */
 
 static const char *mesh_text(const struct mesh *m)
@@ -89,9 +90,19 @@ static void find_foreign(struct node *n, void *context)
         *name = n->op->name;
 }
 
+struct shrunk *verify_small(struct module *m, const char **why)
+{
+    struct facts *f = facts_collect(m);
+    struct smallness *how = NEW(struct smallness);
+    struct shrunk *s = NULL;
+    *how = smallness_least(f);
+    for (; how->evenness <= MOST_EVENNESS && !s; how->evenness++)
+        s = shrunk_make(m, f, how, why);
+    return s;
+}
+
 struct verdict verify_module(struct module *m, bool all, bool where)
 {
-    enum { MOST_EVENNESS = 4 };
     struct facts *f = facts_collect(m);
     struct smallness how = smallness_least(f);
     struct verdict v = {.equal = true, .rank = ""};

@@ -64,6 +64,9 @@ struct difference {
 };
 /* Runs an entry on one rank and on all; stops at the first difference. `where`: find the value where they part. */
 bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, struct difference *d);
+/* All numbers that the ranks compute but what node `but` makes, as one number: a fault in it that leaves that as it is touches
+ * nothing, such as a scaled zero, or a value that one rank makes and nobody takes from it. */
+uint64_t entry_trace(struct module *m, enum entry e, uint64_t seed, const struct node *but);
 double entry_work(const struct module *m, enum entry e);     /* seconds it will take, roughly */
 
 /* ---- spoil.c ---- */
@@ -86,5 +89,7 @@ struct verdict {
 };
 /* All entries, at small sizes. With `all` false nothing is run that would take long. */
 struct verdict verify_module(struct module *m, bool all, bool where);
+/* The graphs at the sizes that verify_module would run, for tests; NULL with a reason. */
+struct shrunk *verify_small(struct module *m, const char **why);
 void verify(struct module *m);
 #endif

@@ -1,11 +1,10 @@
-/* run_plan FILE [--plan P] [--set NAME=VALUE]... [--steps N] [--golden DIR | --make DIR | --mutants] [--fuse]
+/* run_plan FILE [--plan P] [--set NAME=VALUE]... [--steps N] [--golden DIR | --make DIR] [--fuse]
  *          [--dump NAME] [--round] [--same PLAN]
  *
  * Trains in float64 on one imagined rank and on all ranks of the plan's physical graph, and compares loss, gradient norm
  * and all weights and states at every step: whatever a pass did to the program, the numbers may not move by more than
  * rounding. With --golden the run starts from a golden run's weights and tokens and is compared with its run.json too;
- * --make writes a golden run. --mutants takes the communication out of every collective in turn, and expects each to be
- * noticed. --round has the ranks round every result to its type; the losses may then differ by 1 %. --same PLAN: one rank
+ * --make writes a golden run. --round has the ranks round every result to its type; the losses may then differ by 1 %. --same PLAN: one rank
  * under that plan gives the same numbers, but for the order of the norm's sums. */
 #include "base/diag.h"
 #include "golden.h"
@@ -165,66 +164,6 @@ static void dump_value(void *context, const struct value *v, int rank, int64_t b
            (long long)block, v->path, v->id, v->def ? v->def->op->name : "-", (long long)count, sum, squares);
 }
 
-/* ---- mutants ---- */
-
-struct collectives { struct node **nodes; };
-
-static void find_collective(struct node *n, void *context)
-{
-    struct collectives *c = context;
-    if (n->op == &op_box_all_gather || n->op == &op_box_all_reduce || n->op == &op_box_reduce_scatter ||
-        n->op == &op_box_all_to_all || n->op == &op_box_stage_reduce)
-        arrput(c->nodes, n);
-}
-
-static double drift(const struct log *a, const struct log *b)
-{
-    double worst = 0;
-    for (int i = 0; i < a->count; i++) {
-        double loss = fabs(a->step[i].loss - b->step[i].loss);
-        double norm = fabs(a->step[i].grad_norm - b->step[i].grad_norm);
-        if (isnan(loss) || isnan(norm))
-            return INFINITY;
-        worst = fmax(worst, fmax(loss, norm));
-    }
-    return worst;
-}
-
-/* A collective that works over no axis gives every rank its own part only. */
-static void run_mutants(struct module *m, const struct weights *start, const double *tokens, int64_t ntoken,
-                        int64_t steps, const struct log *right)
-{
-    struct collectives c = {0};
-    int caught = 0;
-    for (int s = 0; s < m->physical->nstage; s++) {
-        struct root *roots = stage_roots(&m->physical->stages[s], ENTRY_TRAIN);
-        for (int i = 0; i < arrlen(roots); i++)
-            region_walk(roots[i].region, find_collective, &c);
-    }
-    for (int i = 0; i < arrlen(c.nodes); i++) {
-        static struct log wrong;
-        struct node *n = c.nodes[i];
-        int64_t axes = node_int(n, "axes", 0);
-        bool stages = n->op == &op_box_stage_reduce;
-        enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
-        if (stages)              /* a sum over stages that takes the smallest share instead */
-            node_set_int(n, "reduce", REDUCE_MIN);
-        else
-            node_set_int(n, "axes", 0);
-        wrong.count = 0;
-        struct run *r = run_physical(m, ENTRY_TRAIN, start);
-        run_train(r, m, tokens, ntoken, steps, keep, &wrong);
-        run_release(r);
-        node_set_int(n, "axes", axes);
-        node_set_int(n, "reduce", reduce);
-        bool seen = drift(&wrong, right) > 1e-9;
-        caught += seen;
-        check(seen, mem_printf("%s of %s (%s) taken out, and nobody noticed", n->op->name,
-                               arrlen(n->in) ? n->in[0]->path : "?", phase_name[n->phase]));
-    }
-    printf("mutants: %d of %d caught\n", caught, (int)arrlen(c.nodes));
-}
-
 /* The program under another plan, on one rank. */
 static void check_same(const struct options *o, const char *plan, const double *tokens, int64_t ntoken, int64_t steps,
                        const struct log *one)
@@ -250,7 +189,7 @@ int main(int argc, char **argv)
     struct options o = {.target = "cpu"};
     const char *golden = NULL, *made = NULL, *same = NULL;
     int64_t steps = 3;
-    bool fused = false, mutants = false, rounded = false;
+    bool fused = false, rounded = false;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(a, "--plan")) {
@@ -263,8 +202,6 @@ int main(int argc, char **argv)
             made = argv[++i];
         } else if (!strcmp(a, "--dump")) {
             dumped = argv[++i];
-        } else if (!strcmp(a, "--mutants")) {
-            mutants = true;
         } else if (!strcmp(a, "--round")) {
             rounded = true;
         } else if (!strcmp(a, "--same")) {
@@ -301,9 +238,7 @@ int main(int argc, char **argv)
         read_run(mem_printf("%s/run.json", golden), &want);
         compare_logs(&one, &want, 1e-8, "one rank against the golden run");
     }
-    if (mutants) {
-        run_mutants(m, start, tokens, ntoken, steps, &one);
-    } else if (made) {
+    if (made) {
         check(golden_save(mem_printf("%s/init.safetensors", made), start) &&
                   golden_save(mem_printf("%s/final.safetensors", made), after) &&
                   golden_save_tokens(mem_printf("%s/tokens.bin", made), tokens, ntoken) &&

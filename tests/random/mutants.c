@@ -1,5 +1,5 @@
 /* mutants FILE [--plan P] [--set NAME=VALUE]...: spoils the physical graph of a program at every place in turn, and
- * expects the comparison with one rank to notice. What is spoilt: each collective and conversion is dropped, doubled,
+ * expects the comparison that --verify makes to notice. What is spoilt: each collective and conversion is dropped, doubled,
  * or done over another group; two that travel together are exchanged; each value is scaled, on all ranks and on one;
  * each accumulation stops before the last micro-batch; each input is read one micro-batch late; each stage computes
  * other blocks than its own. Compared are loss, norm, all weights and all optimizer states of every rank after two
@@ -7,96 +7,22 @@
 #include "base/diag.h"
 #include "interpret/interpret.h"
 #include "passes.h"
-#include <math.h>
+#include "prove/verify.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2, KINDS = 10 };
+enum { KINDS = 10 };
 static const char *const kind_name[KINDS] = {"nothing", "scaled", "dropped", "doubled", "over another axis",
-                                             "before the last micro-batch",
-                                             "a micro-batch late", "exchanged", "on a wrong stage",
-                                                     "wrong on one rank"};
-enum { KIND_SWAP = 7, KIND_STAGE = 8, KIND_RANK = 9 };
-
-struct result {
-    double loss[STEPS], norm[STEPS];
-    struct weights *after;
-};
+                                             "before the last micro-batch", "a micro-batch late", "exchanged",
+                                             "on a wrong stage", "wrong on one rank"};
+enum { KIND_SWAP = 7, KIND_STAGE = 8, KIND_RANK = 9, SEED = 1 };
 static int caught[KINDS], missed[KINDS], without_effect[KINDS];
-
-/* ---- comparison ---- */
-
-static bool apart(double a, double b)
-{
-    return !(fabs(a - b) <= 1e-9 * (1e-3 + fabs(a) + fabs(b)));
-}
-
-static bool differs(const struct result *a, const struct result *b)
-{
-    for (int s = 0; s < STEPS; s++)
-        if (apart(a->loss[s], b->loss[s]) || apart(a->norm[s], b->norm[s]))
-            return true;
-    for (int k = 0; k < hmlen(a->after->map); k++) {
-        const struct param *p = a->after->map[k].key;
-        for (int64_t i = 0; i < weights_count(p); i++)
-            if (fabs(a->after->map[k].value[i] - b->after->map[k].value[i]) > 1e-9)
-                return true;
-    }
-    return false;
-}
-
-/* ---- one run ---- */
-
-struct feed { struct run *run; int64_t vocabulary; uint32_t state; };
-
-static void give_input(struct node *n, void *context)
-{
-    struct feed *f = context;
-    if (n->op != &op_input)
-        return;
-    const struct value *v = n->out[0];
-    double *data = NEW_ARRAY(double, value_count(v) + 1);
-    for (int64_t i = 0; i < value_count(v); i++) {
-        f->state = f->state * 1664525u + 1013904223u;
-        double u = (double)(f->state >> 8) / (1 << 24);
-        data[i] = type_is_float(v->type) ? 2 * u - 1 : floor(u * (double)f->vocabulary);
-    }
-    run_input(f->run, node_str(n, "name"), data);
-}
-
-static void train(struct run *r, struct module *m, const struct weights *start, struct result *to)
-{
-    struct feed feed = {.run = r, .vocabulary = 5, .state = 17};
-    for (int s = 0; s < STEPS; s++) {
-        region_walk(m->graph[ENTRY_TRAIN]->root, give_input, &feed);
-        run_step(r, s);
-        to->loss[s] = run_output(r, "loss");
-        to->norm[s] = run_output(r, "grad_norm");
-    }
-    to->after = weights_copy(start);
-    run_weights(r, to->after);
-}
-
-/* Do all ranks hold the same of what several hold? */
-static bool replicas_differ(const struct run *r, const struct module *m, const struct result *all)
-{
-    for (int rank = 0; rank < m->physical->mesh->nranks; rank++) {
-        struct result mine = *all;
-        mine.after = weights_copy(all->after);
-        run_weights_rank(r, rank, mine.after);
-        if (differs(&mine, all))
-            return true;
-    }
-    return false;
-}
 
 /* ---- mutants ---- */
 
 struct place { struct node *node; struct stage *stage; };
 struct trials {
     struct module *m;
-    struct weights *start;
-    struct result right;
     struct place *places;        /* stb_ds array: every node of the physical graph of train */
     struct stage *stage;         /* while collecting */
 };
@@ -116,45 +42,29 @@ static bool has_numbers(const struct node *n)
             n->op != &op_input;
 }
 
-/* All that is computed but by one node, as one number: a fault that leaves it as it is touches nothing, such as a
- * scaled zero, or a value that one rank makes and nobody takes from it. */
-struct trace { const struct node *but; uint64_t hash; };
-static void see(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t)
+static void spoil_node(struct node *n, enum fault fault, int rank)
 {
-    struct trace *s = context;
-    int64_t count = 1;
-    for (int d = 0; d < t->ndim; d++)
-        count *= t->n[d];
-    for (int64_t i = 0; v->def != s->but && i < count; i++) {
-        uint64_t bits;
-        memcpy(&bits, &t->data[i], sizeof bits);
-        s->hash = (s->hash ^ bits) * 1099511628211u;
+    n->spoilt = (int)fault;
+    n->spoilt_operand = -1;
+    n->spoilt_rank = rank + 1;
+}
+
+static void judge(struct trials *t, int kind, struct node *n, enum fault fault, int rank)
+{
+    struct difference d;
+    struct mem_mark mark = mem_mark();
+    spoil_node(n, fault, rank);
+    bool noticed = !entry_equal(t->m, ENTRY_TRAIN, SEED, false, &d), touches = true;
+    if (!noticed && fault) {
+        uint64_t wrong = entry_trace(t->m, ENTRY_TRAIN, SEED, n);
+        spoil_node(n, FAULT_NONE, -1);
+        touches = wrong != entry_trace(t->m, ENTRY_TRAIN, SEED, n);
     }
-}
-
-static uint64_t trace(struct trials *t, const struct node *n, enum fault fault, int rank)
-{
-    struct trace s = {.but = n};
-    struct result unused;
-    struct run *r = run_physical(t->m, ENTRY_TRAIN, t->start);
-    run_fault(r, n, fault, rank);
-    run_watch(r, see, &s);
-    train(r, t->m, t->start, &unused);
-    run_release(r);
-    return s.hash;
-}
-
-static void judge(struct trials *t, int kind, const struct node *n, enum fault fault, int rank)
-{
-    struct result wrong;
-    struct run *r = run_physical(t->m, ENTRY_TRAIN, t->start);
-    run_fault(r, fault ? n : NULL, fault, rank);
-    train(r, t->m, t->start, &wrong);
-    bool noticed = differs(&wrong, &t->right) || replicas_differ(r, t->m, &wrong);
-    run_release(r);
+    spoil_node(n, FAULT_NONE, -1);
+    mem_rewind(mark);
     if (noticed) {
         caught[kind]++;
-    } else if (fault && trace(t, n, fault, rank) == trace(t, n, FAULT_NONE, -1)) {
+    } else if (!touches) {
         without_effect[kind]++;
     } else {
         missed[kind]++;
@@ -198,7 +108,8 @@ static bool applies(const struct trials *t, const struct node *n, enum fault f)
             (n->op != &op_box_accumulate || many);
     case FAULT_GROUP: return is_collective(n) && others && parts > 1;
     case FAULT_EARLY: return n->op == &op_box_accumulate && many;
-    case FAULT_MICROBATCH: return n->op == &op_input && many && n->out[0]->lay.ax[m->mb].kind == SBP_S;
+    case FAULT_MICROBATCH: return n->op == &op_input && many && n->phase != PHASE_COUNT &&    /* counts are of all of them */
+             n->out[0]->lay.ax[m->mb].kind == SBP_S;
     default: return false;
     }
 }
@@ -325,15 +236,15 @@ int main(int argc, char **argv)
     m->options = &o;
     if (!o.file || !compile(m))
         return 1;
-    struct trials t = {.m = m, .start = weights_new(m, 3)};
-    for (int k = 0; k < hmlen(t.start->map); k++)     /* from zeros and ones some faults cannot be seen */
-        for (int64_t i = 0; i < weights_count(t.start->map[k].key) && !t.start->map[k].key->is_state; i++)
-            t.start->map[k].value[i] += 0.1 * (double)((i * 7 + k) % 5 - 2);
-    struct result split;
-    struct run *all_ranks = run_physical(m, ENTRY_TRAIN, t.start);
-    train(run_logical(m, ENTRY_TRAIN, t.start), m, t.start, &t.right);
-    train(all_ranks, m, t.start, &split);
-    if (differs(&split, &t.right) || replicas_differ(all_ranks, m, &split)) {
+    struct trials t = {.m = m};
+    const char *why;
+    struct difference d;
+    struct shrunk *small = verify_small(m, &why);
+    if (!small) {
+        printf("not at small sizes: %s\n", why);
+        return 1;
+    }
+    if (!entry_equal(m, ENTRY_TRAIN, SEED, false, &d)) {
         puts("the program is wrong as it is");
         return 1;
     }
@@ -353,7 +264,7 @@ int main(int argc, char **argv)
         seen += caught[k];
         none += without_effect[k];
     }
-    printf("mutants: %d of %d caught\n", seen, all);
+    printf("mutants: %d of %d caught, at %s\n", seen, all, shrunk_text(small));
     mem_release();
     return seen != all;
 }
