@@ -112,17 +112,15 @@ static void convert(struct machine *m, const struct node *n, int operand, int64_
     }
 }
 
+/* One slot per link and rank of a stage. */
 static int mail_slot(struct run *r, int link, int rank)
 {
-    for (int i = 0; i < arrlen(r->mail); i++)
-        if (r->mail[i].link == link && r->mail[i].rank == rank)
-            return i;
-    int at = (int)arrlen(r->mail);
-    arrsetlen(r->mail, at + 1);
-    memset(&r->mail[at], 0, sizeof r->mail[at]);
-    r->mail[at].link = link;
-    r->mail[at].rank = rank;
-    return at;
+    int ranks = r->machines[0].nrank, count = (int)arrlen(r->physical->links) * ranks;
+    if (arrlen(r->mail) < count) {
+        arrsetlen(r->mail, count);
+        memset(r->mail, 0, sizeof *r->mail * (size_t)count);
+    }
+    return link * ranks + rank;
 }
 
 /* Ranks of two stages correspond by their place within the stage. */
