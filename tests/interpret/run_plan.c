@@ -4,8 +4,8 @@
  * Trains in float64 on one imagined rank and on all ranks of the plan's physical graph, and compares loss, gradient norm
  * and all weights and states at every step: whatever a pass did to the program, the numbers may not move by more than
  * rounding. With --golden the run starts from a golden run's weights and tokens and is compared with its run.json too;
- * --make writes a golden run. --round has the ranks round every result to its type; the losses may then differ by 1 %. --same PLAN: one rank
- * under that plan gives the same numbers, but for the order of the norm's sums. */
+ * --make writes a golden run. --round has the ranks round every result to its type; the losses may then differ by 1 %.
+ * --same PLAN: one rank under that plan gives the same numbers, but for the order of the norm's sums. */
 #include "base/diag.h"
 #include "golden.h"
 #include "passes.h"
