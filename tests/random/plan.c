@@ -87,6 +87,21 @@ static void layout_text(struct writer *w, char *to, const struct target *t, cons
     sprintf(to, "}");
 }
 
+/* The target's name, sometimes about some blocks of the repeat only. */
+static const char *some_blocks(struct writer *w, const struct target *t, char *to, size_t size)
+{
+    size_t n = strlen(w->cut);
+    if (!n || w->blocks < 2 || strncmp(t->pattern, w->cut, n) != 0 || strncmp(t->pattern + n, "[*]", 3) != 0 ||
+        !chance(w, 20))
+        return t->pattern;
+    int low = (int)pick(w, (unsigned)w->blocks), high = low + 1 + (int)pick(w, (unsigned)(w->blocks - low));
+    if (high == low + 1 && chance(w, 50))
+        snprintf(to, size, "%s[%d]%s", w->cut, low, t->pattern + n + 3);
+    else
+        snprintf(to, size, "%s[%d..%d]%s", w->cut, low, high, t->pattern + n + 3);
+    return to;
+}
+
 static void write_data(struct writer *w)
 {
     char text[400], *t = text;
@@ -123,8 +138,9 @@ static void write_train(struct writer *w)
     if (chance(w, 40))
         line(w, "clip_norm 0.05");
     const struct target *frozen = chance(w, 8) ? any_param(w) : NULL;
+    char name[LABEL + 32];
     if (frozen)
-        line(w, "frozen %s", frozen->pattern);
+        line(w, "frozen %s", some_blocks(w, frozen, name, sizeof name));
     w->indent--;
     line(w, "}");
     if (chance(w, 30)) {
@@ -174,7 +190,8 @@ void write_plan(struct writer *w)
         if (!strcmp(text, "{}"))
             continue;
         bool pin = chance(w, t->input ? 0 : 5), save = !pin && chance(w, t->param || t->input ? 0 : 12);
-        line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", t->pattern, text);
+        char name[LABEL + 32];
+        line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", some_blocks(w, t, name, sizeof name), text);
     }
     for (int i = 0; i < w->targets; i++)
         if (!w->target[i].param && !w->target[i].input && chance(w, 6))
