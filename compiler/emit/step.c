@@ -56,9 +56,40 @@ static const char *microbatch_text(const struct beat *b, const struct roll *lap,
     return *text ? text : "0";
 }
 
+enum { MOST_LINES = 200 };       /* of an order written out as loops */
+
+/* An order that follows no pattern, by hand: as a table, so that the text stays short. */
+static void tabled(struct emitter *e)
+{
+    const struct rolled *o = &e->s->order;
+    struct firing f, *kinds = NULL;
+    int line = 0;
+    fputs("    static const struct { unsigned char call; int mb; } order[] = {", e->functions);
+    for (struct rolled_walk w = {.of = o}; rolled_next(&w, &f);) {
+        int k = 0;
+        if (!has(e, ENTRY_TRAIN, f.phase, f.chunk))
+            continue;
+        while (k < arrlen(kinds) && (kinds[k].phase != f.phase || kinds[k].chunk != f.chunk))
+            k++;
+        if (k == arrlen(kinds))
+            arrput(kinds, f);
+        fprintf(e->functions, "%s{%d, %d},", line++ % 12 ? " " : "\n        ", k, f.microbatch);
+    }
+    fputs("\n    };\n    for (unsigned k = 0; k < sizeof order / sizeof *order; k++) {\n"
+          "        run->step.microbatch = order[k].mb;\n        switch (order[k].call) {\n", e->functions);
+    for (int k = 0; k < arrlen(kinds); k++)
+        fprintf(e->functions, "        case %d: %s(run, order[k].mb); break;\n", k,
+                phase_function(e, ENTRY_TRAIN, kinds[k].phase, kinds[k].chunk));
+    fputs("        }\n    }\n", e->functions);
+}
+
 static void scheduled(struct emitter *e)
 {
     const struct rolled *o = &e->s->order;
+    if (arrlen(o->beats) > MOST_LINES) {
+        tabled(e);
+        return;
+    }
     for (int l = 0; l < arrlen(o->laps); l++) {
         const struct roll *lap = &o->laps[l];
         const char *indent = lap->times > 1 ? "        " : "    ";
