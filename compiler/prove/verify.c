@@ -156,8 +156,14 @@ static void report(struct module *m, const struct verdict *v)
 
 void verify(struct module *m)
 {
+    const char *fact;
+    int rank;
     if (m->options->verify == VERIFY_NEVER)
         return;
+    if (!images_hold(m, &fact, &rank)) {
+        diag_note(diag_error(E_EQUIVALENCE, m->plan->mesh.span, "rank %d is not as the mesh has it", rank), "%s", fact);
+        return;
+    }
     struct verdict v = verify_module(m, m->options->verify == VERIFY_ALWAYS || m->options->spoil, true);
     if (v.looked && !v.equal)
         report(m, &v);

@@ -77,6 +77,12 @@ int spoil_group(const struct physical *p, const struct node *n);     /* a commun
 /* ---- images.c ---- */
 
 /* Every rank's coordinates, groups, peers and extents follow from the rules that the small mesh was run with. */
+struct rank_row {                /* what a rank file holds */
+    int coord[MAX_AXIS], stage;
+    int64_t *constants;          /* stb_ds array, as physical->constants */
+};
+struct rank_row rank_row(const struct physical *p, int rank);
+bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, const char **fact);
 bool images_hold(const struct module *m, const char **fact, int *rank);
 
 /* ---- verify.c ---- */

@@ -202,6 +202,32 @@ static void run_all(struct trials *t)
     }
 }
 
+/* One rank of the full mesh holds a number that is not its own. */
+static void wrong_ranks(struct module *m, int *seen, int *all)
+{
+    const struct physical *p = m->physical;
+    const char *fact;
+    for (int rank = 0; rank < p->mesh->nranks; rank++) {
+        struct rank_row r = rank_row(p, rank);
+        *all += !rank_holds(p, &r, rank, &fact);       /* right as it is, or never all caught */
+        for (int a = 0; a < p->mesh->naxis; a++) {
+            if (p->mesh->axis[a].time || p->mesh->axis[a].size < 2)
+                continue;
+            int right = r.coord[a];
+            r.coord[a] = (right + 1) % p->mesh->axis[a].size;
+            *seen += !rank_holds(p, &r, rank, &fact);
+            ++*all;
+            r.coord[a] = right;
+        }
+        for (int i = 0; i < arrlen(r.constants); i++) {
+            r.constants[i]++;
+            *seen += !rank_holds(p, &r, rank, &fact);
+            ++*all;
+            r.constants[i]--;
+        }
+    }
+}
+
 /* ---- the program ---- */
 
 static bool compile(struct module *m)
@@ -265,6 +291,14 @@ int main(int argc, char **argv)
         none += without_effect[k];
     }
     printf("mutants: %d of %d caught, at %s\n", seen, all, shrunk_text(small));
+    shrunk_restore(small);
+    fuse(m);
+    layout(m);
+    int wrong = 0, noticed = 0;
+    wrong_ranks(m, &noticed, &wrong);
+    printf("one wrong rank of the full mesh: %d of %d caught\n", noticed, wrong);
+    seen += noticed;
+    all += wrong;
     mem_release();
     return seen != all;
 }

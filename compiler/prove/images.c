@@ -1,0 +1,86 @@
+/* What is run at small sizes stands for the full mesh when every rank of that follows from the same rules: its coordinates
+ * from its number, its part of each split dim from its coordinates, its groups and peers from both. The numbers that are
+ * written into the rank files are looked at here, rank by rank, and worked out again in another way. */
+#include "../layout/place.h"
+#include "verify.h"
+
+struct rank_row rank_row(const struct physical *p, int rank)
+{
+    struct rank_row r = {.stage = rank_stage(p, rank)};
+    stage_coord(p, r.stage, rank, r.coord);
+    for (int i = 0; i < arrlen(p->constants); i++)
+        arrput(r.constants, sym_on_rank(p, (struct sym){.c = 1, .n = 1, .k = {(short)i}}, r.coord));
+    return r;
+}
+
+/* Row-major: the last axis of ranks counts fastest. */
+static bool coordinates_hold(const struct mesh *m, const struct rank_row *r, int rank)
+{
+    int left = rank;
+    for (int i = m->naxis - 1; i >= 0; i--) {
+        if (m->axis[i].time)
+            continue;
+        if (r->coord[i] != left % m->axis[i].size)
+            return false;
+        left /= m->axis[i].size;
+    }
+    return left == 0 && r->stage == (m->pipe >= 0 ? r->coord[m->pipe] : 0);
+}
+
+/* The parts of a dim laid side by side: where part q starts. The first parts get one more each until it is used up. */
+static int64_t part_start(int64_t n, int64_t parts, int64_t q)
+{
+    int64_t at = 0;
+    for (int64_t k = 0; k < q; k++)
+        at += (n - at + parts - k - 1) / (parts - k);
+    return at;
+}
+
+static bool constant_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+{
+    int64_t parts = 1, q = 0;
+    for (int order = 0; order < MAX_AXIS; order++)
+        for (int i = 0; i < m->naxis; i++) {
+            struct sbp s = c->value->lay.ax[i];
+            if (s.kind != SBP_S || s.dim != c->dim || s.order != order)
+                continue;
+            parts *= m->axis[i].size;
+            q = q * m->axis[i].size + (m->axis[i].time ? 0 : r->coord[i]);
+        }
+    int64_t n = c->value->dim[c->dim]->phys, start = part_start(n, parts, q);
+    return value == (c->base ? start : part_start(n, parts, q + 1) - start);
+}
+
+bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, const char **fact)
+{
+    *fact = "its coordinates are those of another rank";
+    if (!coordinates_hold(p->mesh, r, rank))
+        return false;
+    for (int i = 0; i < arrlen(p->constants); i++)
+        if (!constant_holds(p->mesh, &p->constants[i], r, r->constants[i])) {
+            const struct value *v = p->constants[i].value;
+            *fact = mem_printf("its part of '%s' is another rank's", v->path ? v->path : "?");
+            return false;
+        }
+    return true;
+}
+
+bool images_hold(const struct module *m, const char **fact, int *rank)
+{
+    const struct physical *p = m->physical;
+    for (*rank = 0; *rank < p->mesh->nranks; ++*rank) {
+        struct rank_row r = rank_row(p, *rank);
+        if (!rank_holds(p, &r, *rank, fact))
+            return false;
+        arrfree(r.constants);
+    }
+    for (int i = 0; i < arrlen(p->links); i++) {         /* a peer is as many strides away as there are stages between */
+        const struct link *l = &p->links[i];
+        if (l->from == l->to || l->from < 0 || l->to < 0 || l->from >= p->nstage || l->to >= p->nstage) {
+            *fact = mem_printf("'%s' travels between stages that are not there", l->what);
+            *rank = 0;
+            return false;
+        }
+    }
+    return true;
+}
