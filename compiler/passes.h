@@ -10,7 +10,7 @@
  * rewrite        logical graphs                          what nobody needs is gone; types and casts of the precision line; what
  *                                                        `recompute` names made again for the backward; padding
  *                                                        cleared where it would count
- * place          logical graphs                          node->stage, region->cut; every plan stage line used
+ * place          logical graphs                          node->stage (virtual), region->cut; every plan stage line used
  * shard          placed graphs                           value->lay, node->need, param->lay, dim->phys, final phases
  * box            sharded graphs                          physical graph: one program per stage, explicit communication
  * fuse           physical graph                          element-wise chains joined (one rank, one phase, no boxing inside)
