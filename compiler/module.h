@@ -18,6 +18,11 @@ struct options {                 /* the command line, as far as passes care */
     bool check, time;
     enum verify { VERIFY_CHEAP, VERIFY_ALWAYS, VERIFY_NEVER } verify;    /* against the logical graph: where it costs little */
     int64_t microbatches;        /* not 0: instead of what the plan says (prove/shrink.c) */
+    /* a plan that the user did not write, tried for advice (allocate/advise.c): its axis `wider` has so many times the
+     * ranks, and the line `recompute PATTERN` is added; both may be absent */
+    bool trial;
+    const char *wider, *recompute;
+    int wider_times;
     const char *spoil;           /* --spoil: a fault put into the physical graph on purpose, or NULL */
 };
 

@@ -11,6 +11,7 @@
 #include "../layout/place.h"
 #include "../op.h"
 #include "../passes.h"
+#include "advise.h"
 #include "fit.h"
 #include "outside.h"
 #include "pack.h"
@@ -170,51 +171,6 @@ static void touch_region(struct work *w, enum entry e, struct root f, struct reg
     }
 }
 
-static const char *size_text(double bytes)
-{
-    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    for (; bytes >= 1000 && u < 4; u++)
-        bytes /= 1024;
-    return mem_printf(u && bytes < 100 ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->id - y->id;
-}
-
-static int64_t needed_bytes(const struct stage *s)
-{
-    return s->arena_bytes + s->link_bytes + s->packing_bytes;
-}
-
-static void refuse(struct work *w)
-{
-    const struct plan *plan = w->m->plan;
-    struct stage *s = w->s;
-    const char *needed = size_text((double)needed_bytes(s)), *limit = size_text(plan->memory_bytes);
-    struct diag *d = diag_error(E_MEMORY, plan->memory_span, "stage %d needs %s per rank, more than the %s of plan '%s'",
-                                s->index, needed, limit, plan->name);
-    struct buffer **sorted = NULL;
-    for (int i = 0; i < arrlen(s->buffers); i++)
-        arrput(sorted, s->buffers[i]);
-    qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, by_bytes);
-    for (int i = 0; i < 3 && i < arrlen(sorted); i++)
-        diag_note(d, "%s: %s (%s)", sorted[i]->name, size_text((double)sorted[i]->bytes),
-                  memory_class_name[sorted[i]->class]);
-    if (needed_bytes(s) > s->arena_bytes)
-        diag_note(d, "links and packing of collectives: %s", size_text((double)(needed_bytes(s) - s->arena_bytes)));
-    int64_t fixed = s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD];
-    if ((double)fixed > plan->memory_bytes)
-        diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or "
-                  "cut the model in more stages", size_text((double)fixed));
-    else
-        diag_help(d, "activations take the rest: raise `microbatches %lld` or split them over another axis",
-                  (long long)plan->microbatches);
-}
-
 /* The members of a bucket follow each other in the order of the collective's operands. */
 static void place_bucket(struct buffer *head, int64_t offset)
 {
@@ -310,8 +266,6 @@ static void allocate_stage(struct work *w)
         place_bucket(s->buffers[items[i].id], items[i].offset);
     s->link_bytes = outside_links(w->p, s);
     s->packing_bytes = outside_packing(w->p, s);
-    if (w->m->plan->memory_bytes > 0 && (double)needed_bytes(s) > w->m->plan->memory_bytes)
-        refuse(w);
 }
 
 void allocate(struct module *m)
@@ -320,4 +274,5 @@ void allocate(struct module *m)
         struct work w = {.m = m, .p = m->physical, .s = &m->physical->stages[i]};
         allocate_stage(&w);
     }
+    refuse_too_large(m);
 }

@@ -36,6 +36,9 @@ static void add_axis(struct frame *f, struct mesh *m, struct ast *a)
         diag_error(E_MESH, a->span, "a mesh has at most %d axes", MAX_AXIS - 1);
         return;
     }
+    const struct options *o = f->e->m->options;
+    if (o->wider && !strcmp(o->wider, a->name) && size <= 1 << 20)
+        size *= o->wider_times;
     if (size > 1 << 20) {
         diag_error(E_MESH, a->span, "an axis of %lld ranks", (long long)size);
         return;

@@ -240,6 +240,9 @@ static void read_lines(struct frame *f, struct plan *p)
         case AST_PLACE: lines(f, p, a, LINE_PLACE); break;
         case AST_RECOMPUTE: lines(f, p, a, LINE_RECOMPUTE); break;
         case AST_MEMORY:
+            if (a->num < 1)
+                diag_help(diag_error(E_MEMORY, a->span, "a limit of no memory at all"),
+                          "leave the line out where there is no limit");
             p->memory_bytes = a->num;
             p->memory_span = a->span;
             break;
@@ -287,6 +290,9 @@ static void read_plan(struct elab *e, struct plan *p)
     if (pipe)
         pipeline(&top, p, pipe);
     read_lines(&top, p);
+    if (e->m->options->recompute)
+        arrput(p->lines, ((struct plan_line){.kind = LINE_RECOMPUTE, .span = p->span, .pattern_span = p->span,
+                                             .pattern = e->m->options->recompute}));
     cluster_collect(&top, p, cluster, mesh ? ast_kid(mesh, 1) : NULL);
 }
 

@@ -1,0 +1,189 @@
+/* Refuses a plan over its memory limit: the rank, the largest tensors, and what would fit. The advice is computed: each
+ * trial below changes the plan in one way and compiles the program up to its arenas. */
+#include "advise.h"
+#include "../base/diag.h"
+#include "../op.h"
+#include "../passes.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { FITTING = 3 };                    /* no more is tried once so many fit */
+
+struct change {                          /* of the plan */
+    int microbatches;                    /* times as many; 0: as they are */
+    bool recompute;                      /* the blocks of the first repeat */
+    enum { NO_AXIS, PIPE_AXIS, OTHER_AXES } axis;    /* which axes get `times` the ranks, one after the other */
+    int times;
+};
+/* A line here is a piece of advice: the cheapest first. */
+static const struct change changes[] = {
+    {.microbatches = 2}, {.microbatches = 4}, {.recompute = true}, {.axis = OTHER_AXES, .times = 2},
+    {.axis = PIPE_AXIS, .times = 2}, {.microbatches = 4, .recompute = true},
+    {.axis = OTHER_AXES, .times = 2, .recompute = true}, {.axis = PIPE_AXIS, .times = 2, .recompute = true},
+    {.axis = OTHER_AXES, .times = 4}, {.axis = PIPE_AXIS, .times = 4},
+};
+
+static const char *size_text(double bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    for (; bytes >= 1000 && u < 4; u++)
+        bytes /= 1024;
+    return mem_printf(u && bytes < 100 ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+}
+
+static int64_t needed_bytes(const struct stage *s)
+{
+    return s->arena_bytes + s->link_bytes + s->packing_bytes;
+}
+
+static const struct stage *worst_stage(const struct physical *p)
+{
+    const struct stage *worst = &p->stages[0];
+    for (int i = 1; i < p->nstage; i++)
+        if (needed_bytes(&p->stages[i]) > needed_bytes(worst))
+            worst = &p->stages[i];
+    return worst;
+}
+
+/* Bytes of the worst rank of the program under the options, or -1 where it is rejected. */
+static int64_t try_options(const struct module *m, struct options *o)
+{
+    struct module *other = NEW(struct module);
+    o->trial = true;
+    o->explain = NULL;
+    other->options = o;
+    for (int i = 0; i < arrlen(m->programs); i++)
+        arrput(other->programs, m->programs[i]);
+    void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place,    shard,
+                                                box,       fuse,          layout,  schedule, allocate};
+    struct diag_held held = diag_hold();
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
+        passes[i](other);
+    int64_t bytes = diag_errors() ? -1 : needed_bytes(worst_stage(other->physical));
+    diag_drop(held);
+    return bytes;
+}
+
+/* The pattern of the blocks that a pipeline cuts, else of the first repeat; or NULL. */
+static const char *blocks_of(const struct module *m)
+{
+    const struct graph *g = m->graph[ENTRY_TRAIN];
+    for (int i = 0; g && i < arrlen(g->root->nodes); i++) {
+        const struct node *n = g->root->nodes[i];
+        for (int k = 0; n->body && k < arrlen(n->body->nodes); k++) {
+            const struct node *inner = n->body->nodes[k];
+            const char *path = arrlen(inner->out) && inner->out[0]->path ? inner->out[0]->path : "";
+            const char *end = strstr(path, "[*]");
+            if (end && !strchr(path, '#'))
+                return mem_printf("%.*s", (int)(end - path) + 3, path);
+        }
+    }
+    return NULL;
+}
+
+struct advice { const char *fits, *nearest; int count; int64_t least; };
+
+static void try_change(struct module *m, const struct change *c, const struct axis *axis, struct advice *a)
+{
+    const struct plan *plan = m->plan;
+    struct options *o = NEW(struct options);
+    *o = *m->options;
+    const char *text = "";
+    if (c->microbatches) {
+        if (!plan->mb_dim)
+            return;
+        o->microbatches = plan->microbatches * c->microbatches;
+        text = mem_printf("`microbatches %lld over %s`", (long long)o->microbatches, plan->mb_dim->name);
+    }
+    if (axis) {
+        o->wider = axis->name;
+        o->wider_times = c->times;
+        text = mem_printf("`%s: %d`", axis->name, axis->size * c->times);
+    }
+    if (c->recompute) {
+        o->recompute = blocks_of(m);
+        for (int i = 0; i < arrlen(plan->lines); i++)
+            if (plan->lines[i].kind == LINE_RECOMPUTE)
+                return;
+        if (!o->recompute)
+            return;
+        text = mem_printf("%s%s`recompute %s`", text, *text ? " and " : "", o->recompute);
+    }
+    int64_t bytes = try_options(m, o);
+    if (bytes < 0)
+        return;
+    text = mem_printf("%s (%s)", text, size_text((double)bytes));
+    if ((double)bytes <= plan->memory_bytes) {
+        a->fits = mem_printf("%s%s%s", a->fits ? a->fits : "", a->fits ? ", " : "", text);
+        a->count++;
+    } else if (!a->nearest || bytes < a->least) {
+        a->nearest = text;
+        a->least = bytes;
+    }
+}
+
+static struct advice advise(struct module *m)
+{
+    struct advice a = {0};
+    const struct mesh *mesh = &m->plan->mesh;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes && a.count < FITTING; i++) {
+        const struct change *c = &changes[i];
+        if (c->axis == NO_AXIS)
+            try_change(m, c, NULL, &a);
+        for (int k = 0; c->axis != NO_AXIS && k < mesh->naxis && a.count < FITTING; k++)
+            if (k != mesh->mb && (k == mesh->pipe) == (c->axis == PIPE_AXIS))
+                try_change(m, c, &mesh->axis[k], &a);
+    }
+    return a;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->id - y->id;
+}
+
+static void name_largest(struct diag *d, const struct stage *s)
+{
+    struct buffer **sorted = NULL;
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (s->buffers[i]->bytes)
+            arrput(sorted, s->buffers[i]);
+    if (sorted)
+        qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, by_bytes);
+    int64_t outside = s->link_bytes + s->packing_bytes;
+    for (int i = 0; i < (outside ? 2 : 3) && i < arrlen(sorted); i++)
+        diag_note(d, "%s: %s (%s%s%s)", sorted[i]->name, size_text((double)sorted[i]->bytes),
+                  memory_class_name[sorted[i]->class], sorted[i]->span.file ? ", " : "",
+                  sorted[i]->span.file ? span_where(sorted[i]->span) : "");
+    if (outside)
+        diag_note(d, "links and packing of collectives: %s", size_text((double)outside));
+}
+
+void refuse_too_large(struct module *m)
+{
+    const struct plan *plan = m->plan;
+    if (m->options->trial || diag_errors() || plan->memory_bytes <= 0)
+        return;
+    const struct stage *s = worst_stage(m->physical);
+    if ((double)needed_bytes(s) <= plan->memory_bytes)
+        return;
+    int rank = 0;
+    while (rank < plan->mesh.nranks && rank_stage(m->physical, rank) != s->index)
+        rank++;
+    struct diag *d = diag_error(E_MEMORY, plan->memory_span, "rank %d (stage %d) needs %s, more than the %s of plan '%s'",
+                                rank, s->index, size_text((double)needed_bytes(s)), size_text(plan->memory_bytes),
+                                plan->name);
+    name_largest(d, s);
+    struct advice a = advise(m);
+    double fixed = (double)(s->bytes[MEM_PARAM] + s->bytes[MEM_STATE] + s->bytes[MEM_GRAD]);
+    if (a.fits)
+        diag_help(d, "%s: %s", a.count > 1 ? "each of these fits" : "this fits", a.fits);
+    else if (a.nearest)
+        diag_help(d, "nothing that was tried fits; the nearest is %s; parameters, gradients and optimizer state alone "
+                  "take %s", a.nearest, size_text(fixed));
+    else
+        diag_help(d, "parameters, gradients and optimizer state alone take %s: split the weights over more ranks or cut "
+                  "the model in more stages", size_text(fixed));
+}
