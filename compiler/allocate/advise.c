@@ -14,13 +14,15 @@ struct change {                          /* of the plan */
     bool recompute;                      /* the blocks of the first repeat */
     enum { NO_AXIS, PIPE_AXIS, OTHER_AXES } axis;    /* which axes get `times` the ranks, one after the other */
     int times;
+    bool further;                        /* tried only when none before it fits */
 };
 /* A line here is a piece of advice: the cheapest first. */
 static const struct change changes[] = {
-    {.microbatches = 2}, {.microbatches = 4}, {.recompute = true}, {.axis = OTHER_AXES, .times = 2},
-    {.axis = PIPE_AXIS, .times = 2}, {.microbatches = 4, .recompute = true},
-    {.axis = OTHER_AXES, .times = 2, .recompute = true}, {.axis = PIPE_AXIS, .times = 2, .recompute = true},
-    {.axis = OTHER_AXES, .times = 4}, {.axis = PIPE_AXIS, .times = 4},
+    {.microbatches = 2}, {.recompute = true}, {.axis = OTHER_AXES, .times = 2}, {.axis = PIPE_AXIS, .times = 2},
+    {.microbatches = 4, .further = true}, {.microbatches = 4, .recompute = true, .further = true},
+    {.axis = OTHER_AXES, .times = 2, .recompute = true, .further = true},
+    {.axis = PIPE_AXIS, .times = 2, .recompute = true, .further = true},
+    {.axis = OTHER_AXES, .times = 4, .further = true}, {.axis = PIPE_AXIS, .times = 4, .further = true},
 };
 
 static const char *size_text(double bytes)
@@ -129,6 +131,8 @@ static struct advice advise(struct module *m)
     const struct mesh *mesh = &m->plan->mesh;
     for (size_t i = 0; i < sizeof changes / sizeof *changes && a.count < FITTING; i++) {
         const struct change *c = &changes[i];
+        if (c->further && a.count)
+            continue;
         if (c->axis == NO_AXIS)
             try_change(m, c, NULL, &a);
         for (int k = 0; c->axis != NO_AXIS && k < mesh->naxis && a.count < FITTING; k++)
