@@ -51,7 +51,8 @@ static void fused_ref(struct reference *r)
             }
         }
         made[i].data = NEW_ARRAY(double, tensor_count(&made[i]));
-        struct reference one = {.node = nodes[i], .in = in, .out = &made[i], .step = r->step, .seed = r->seed};
+        struct reference one = {.node = nodes[i], .in = in, .out = &made[i], .step = r->step, .seed = r->seed,
+                                .block = r->block, .exact = r->exact};
         nodes[i]->op->ref(&one);
     }
     for (int k = 0; k < arrlen(r->node->out); k++) {
