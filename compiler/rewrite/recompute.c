@@ -144,15 +144,15 @@ static void make_twin(struct recomputing *r, struct node *n, struct stand *s)
     struct value **in = NULL;
     for (int k = 0; k < arrlen(n->in); k++)
         arrput(in, n->in[k] ? twin_of(r, n->in[k], s) : NULL);
+    struct region *body = n->body ? twin_body(r, s->at, n->body, s) : NULL;      /* what it captures comes first, too */
     struct node *twin = twin_node(r, s->at, n);
     (void)arrpop(s->at->nodes);
     arrins(s->at->nodes, s->index, twin);
     s->index++;
     twin->in = in;
-    if (n->body) {
-        twin->body = twin_body(r, s->at, n->body, s);
-        twin->body->owner = twin;
-    }
+    twin->body = body;
+    if (body)
+        body->owner = twin;
     twin_outputs(r, twin, n);
 }
 

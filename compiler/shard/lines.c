@@ -246,6 +246,10 @@ static void fix_conversions(struct sharding *s, struct region *r)
         if (n->op != &op_to || node_int(n, "line", 0))
             continue;
         struct fixed *f = &s->fixed[n->out[0]->id];
+        if (n->again) {                              /* made again as it was made */
+            *f = s->fixed[n->again->out[0]->id];
+            continue;
+        }
         struct target t = { n->out[0]->path ? n->out[0]->path : "to", n->out[0]->ndim, n->out[0]->dim, n->span };
         struct layout lay;
         unsigned axes;
