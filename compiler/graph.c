@@ -345,8 +345,41 @@ static int64_t part_of(const struct value *v, int d, const struct mesh *m, const
     return part;
 }
 
+unsigned layout_flat(const struct layout *l, const struct mesh *m)
+{
+    unsigned axes = 0;
+    for (int i = 0; i < m->naxis; i++)
+        if (l->ax[i].kind == SBP_S && l->ax[i].dim == DIM_FLAT && m->axis[i].size > 1)
+            axes |= 1u << i;
+    return axes;
+}
+
+int64_t value_piece(const struct value *v, const struct mesh *m, const int *coord)
+{
+    int64_t count = 1;
+    for (int d = 0; d < v->ndim; d++)
+        count *= value_extent(v, d, m, coord);
+    return count;
+}
+
+int64_t value_share(const struct value *v, const struct mesh *m)
+{
+    int64_t parts = layout_parts(&v->lay, DIM_FLAT, m), share = (value_piece(v, m, NULL) + parts - 1) / parts;
+    return (share + FLAT_ELEMENTS - 1) / FLAT_ELEMENTS * FLAT_ELEMENTS;
+}
+
+/* Elements in use of a share. */
+static int64_t share_extent(const struct value *v, const struct mesh *m, const int *coord)
+{
+    int64_t share = value_share(v, m), left = value_piece(v, m, coord);
+    left -= coord ? part_of(v, DIM_FLAT, m, coord) * share : 0;
+    return left < 0 ? 0 : left < share ? left : share;
+}
+
 int64_t value_extent(const struct value *v, int d, const struct mesh *m, const int *coord)
 {
+    if (d == DIM_FLAT)
+        return share_extent(v, m, coord);
     int64_t n = v->dim[d]->phys, parts = layout_parts(&v->lay, d, m);
     int64_t part = coord ? part_of(v, d, m, coord) : 0;
     return n / parts + (part < n % parts);
@@ -354,16 +387,15 @@ int64_t value_extent(const struct value *v, int d, const struct mesh *m, const i
 
 int64_t value_base(const struct value *v, int d, const struct mesh *m, const int *coord)
 {
+    if (d == DIM_FLAT)
+        return part_of(v, d, m, coord) * value_share(v, m);
     int64_t n = v->dim[d]->phys, parts = layout_parts(&v->lay, d, m), part = part_of(v, d, m, coord), more = n % parts;
     return part * (n / parts) + (part < more ? part : more);
 }
 
 int64_t value_local_bytes(const struct value *v, const struct mesh *m)
 {
-    int64_t bytes = type_bytes[v->type];
-    for (int d = 0; d < v->ndim; d++)
-        bytes *= value_extent(v, d, m, NULL);
-    return bytes;
+    return type_bytes[v->type] * (layout_flat(&v->lay, m) ? value_share(v, m) : value_piece(v, m, NULL));
 }
 
 void region_walk(struct region *r, void (*visit)(struct node *n, void *context), void *context)

@@ -74,9 +74,13 @@ extern const char *const reduce_name[REDUCES];      /* as in the language: "sum"
 extern const char *const reduce_c[REDUCES];         /* as in emitted C: "FL_SUM" */
 extern const char *const reduce_c_identity[REDUCES];
 extern const double reduce_identity[REDUCES];
+/* S(flat): the rank's local piece (what its other axes leave) in row-major order, cut into equal shares of a multiple of 16
+ * bytes over all axes that are flat; the last ones may be shorter in use, or empty. Only element-wise updates, squared
+ * sums and accumulation read it. See `shard` in grammar/README.md. */
+enum { DIM_FLAT = 255, FLAT_ELEMENTS = 4 };
 struct sbp {
     uint8_t kind;                /* enum sbp_kind */
-    uint8_t dim;                 /* S: which dim of the tensor; P: enum reduce */
+    uint8_t dim;                 /* S: which dim of the tensor, or DIM_FLAT; P: enum reduce */
     uint8_t order;               /* S: place among the axes that split the same dim, 0 = major. Default: mesh order */
 };
 struct layout { struct sbp ax[MAX_AXIS]; };          /* zero is B on every axis */
@@ -246,10 +250,14 @@ struct param *value_param(const struct value *v);
 bool value_is_copy(const struct value *v);
 int64_t value_count(const struct value *v);                                    /* logical elements */
 /* Stored elements of dim d on a rank with these coordinates, and where they start in the padded logical dim. An uneven
- * split gives the first n mod k parts one more. coord NULL: the largest part. */
+ * split gives the first n mod k parts one more. coord NULL: the largest part. d DIM_FLAT: of a flat value, the elements in
+ * use of its share and where they start in the piece. */
 int64_t value_extent(const struct value *v, int d, const struct mesh *m, const int *coord);
 int64_t value_base(const struct value *v, int d, const struct mesh *m, const int *coord);
 int64_t layout_parts(const struct layout *l, int d, const struct mesh *m);     /* product of axes that split dim d */
+unsigned layout_flat(const struct layout *l, const struct mesh *m);            /* axes that are S(flat) */
+int64_t value_piece(const struct value *v, const struct mesh *m, const int *coord);    /* elements that all but flat axes leave */
+int64_t value_share(const struct value *v, const struct mesh *m);              /* elements a flat value takes on each rank */
 int64_t value_local_bytes(const struct value *v, const struct mesh *m);        /* largest part, one block, one slot */
 
 /* Visits every node, bodies included, in program order. */

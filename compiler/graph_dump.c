@@ -48,6 +48,8 @@ const char *layout_type_text(const struct value *v, const struct layout *l, cons
         }
         fputc(']', to);
     }
+    if (m && layout_flat(l, m))
+        fprintf(to, "/flat(%s)", mesh_axes_text(m, layout_flat(l, m), ", "));
     if (m)
         for (int r = REDUCE_SUM; r <= REDUCE_MIN; r++) {
             int found = 0;
@@ -82,6 +84,8 @@ const char *layout_text(const struct value *v, const struct layout *l, const str
         fprintf(to, "%s%s: ", found++ ? ", " : "", m->axis[i].name);
         if (s.kind == SBP_P)
             fprintf(to, s.dim ? "P(%s)" : "P", reduce_name[s.dim]);
+        else if (s.dim == DIM_FLAT)
+            fputs("S(flat)", to);
         else if (s.dim < v->ndim && v->dim[s.dim]->name)
             fprintf(to, "S(%s)", v->dim[s.dim]->name);
         else

@@ -46,6 +46,8 @@ struct param {
     bool frozen;
     double decay;                /* weight decay, 0 when no `decay on` pattern names it */
     struct layout lay;           /* storage layout, one for all entries; set by shard */
+    unsigned flat;               /* axes over which its update is shared out (`shard`): its piece is stored so that it can be
+                                    cut into shares; set by shard */
     const struct plan_line *line;    /* the sbp or pin line that asked for it, or NULL; set by shard */
     /* files: how it is named there; NULL: under its own path with indices */
     const char *file_name;       /* "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first */
@@ -108,6 +110,14 @@ enum schedule_kind {
     SCHEDULES
 };
 extern const char *const schedule_name[SCHEDULES];   /* as in the language: "one_f_one_b" */
+enum shard_level { SHARD_NOTHING, SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS };
+struct shard_line {              /* shard optimizer | gradients | parameters over dp: each includes the one before */
+    enum shard_level level;
+    unsigned axes;
+    bool keep;                   /* keep after forward: the backward finds gathered parameters */
+    int64_t bucket_bytes;        /* most in one reduction of gradients; 0: all */
+    struct span span;
+};
 struct plan {
     const char *name;
     struct span span;
@@ -129,6 +139,7 @@ struct plan {
     int64_t *split_counts;       /* stb_ds array: blocks per stage as written, or NULL */
     struct plan_line *lines;     /* stb_ds array, in program order */
     struct expectation *expect;  /* stb_ds array */
+    struct shard_line shard;
     double memory_bytes;         /* 0: no limit */
     struct span memory_span;
     bool strict;

@@ -53,6 +53,8 @@ struct tensor {
     int64_t base[MAX_DIM];       /* first index, in the padded logical dim */
     int64_t full[MAX_DIM];       /* stored logical extent (phys) */
     int64_t valid[MAX_DIM];      /* logical extent without padding */
+    bool flat;                   /* interpreter only: data holds `count` elements of the part, row-major, from `first` */
+    int64_t first, count;
     double *data;
 };
 struct reference {

@@ -88,6 +88,7 @@ struct buffer {                  /* one place in the arena; several values may l
     const char *name;            /* path of the value that made it */
     struct span span;
     int64_t elements;            /* one block, one slot */
+    bool shares;                 /* a block takes `elements`, not the extents of what it holds: it is, or is cut into, shares */
     enum type type;
     int64_t blocks;              /* copies for stacking: product of repeat counts on this stage, or a ring for carried values */
     int slots;                   /* register slots over micro-batches (regst num) */

@@ -279,6 +279,7 @@ plan_line:
 | "save" patterns "=" layout            { $$ = MAKE(SAVE, @$, NULL, 2, $2, $4); }
 | "place" patterns "on" placement       { $$ = MAKE(PLACE, @$, NULL, 2, $2, $4); }
 | "shard" NAME "over" names             { $$ = shard_node(s, @$, @2, $2, $4); }
+| "shard" NAME "over" "(" names ")"     { $$ = shard_node(s, @$, @2, $2, $5); }
 | "buckets" quantity                    { $$ = NAMED(SETTING, @$, @1, "buckets", 1, bytes(s, $2)); }
 | "prefetch" size                       { $$ = NAMED(SETTING, @$, @1, "prefetch", 1, $2); }
 | "keep" NAME NAME                      { $$ = keep_node(s, @$, @2, $2, @3, $3); }

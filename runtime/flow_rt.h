@@ -52,13 +52,18 @@ enum fl_init { FL_ZEROS, FL_ONES, FL_CONSTANT, FL_NORMAL, FL_UNIFORM };
 /* One parameter or state as this class stores it: of each repeat around it, outermost first, the blocks [first, first +
  * count), each block the local part of `tensor`, contiguous, at arena + offset_bytes. Entries of one path stand side by
  * side and hold different blocks, each with splits of its own; together, over all ranks, they are one family of tensors
- * in files. Every class has as many entries of a path. */
+ * in files. Every class has as many entries of a path.
+ * With flat axes an entry is one share of that part: its elements in row-major order, `stored` for each rank of those axes
+ * (major to minor), the last ones fewer. */
 struct fl_param {
     struct fl_tensor tensor;             /* shape of one block */
     int nstack;                          /* repeats around it; 0: one block */
     int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
     int64_t first[FL_MAX_STACK], count[FL_MAX_STACK];    /* what is here; nstack 0: 0, 1. count 0: nothing */
     int64_t offset_bytes;
+    int64_t stored;                      /* elements from one block to the next; 0: those of the local part */
+    int nflat;
+    int flat[FL_MAX_AXIS];
     enum fl_init init;
     double init_a, init_b;
     bool state;                          /* optimizer state: in checkpoints, not in --load and --export */
@@ -206,6 +211,10 @@ void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind); 
 void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes);
 void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
                        enum fl_reduce kind);
+/* Shares: n elements cut into one run of `share` for each rank, the last ones shorter. Gathering fills size * share elements
+ * of whole, in which mine may lie in its place. */
+void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share);
+void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind);
 /* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split
  * on a and src on b; otherwise the result is split on b and src on a. */
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,

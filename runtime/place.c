@@ -19,17 +19,38 @@ struct fl_box fl_box_of(const struct fl_tensor *t, const int *coord, int microba
     return b;
 }
 
-bool fl_box_first(const struct fl_tensor *t, const int *coord)
+struct fl_held fl_held_of(const struct fl_param *p, const int *coord, const struct fl_box *b)
 {
+    struct fl_held h = { 0, fl_box_count(&p->tensor, b) };
+    for (int i = 0; i < p->nflat; i++)
+        h.first = h.first * fl_program.axis_size[p->flat[i]] + coord[p->flat[i]];
+    if (p->nflat) {
+        h.first *= p->stored;
+        int64_t left = h.n - h.first;
+        h.n = left < 0 ? 0 : left < p->stored ? left : p->stored;
+    }
+    return h;
+}
+
+bool fl_held_first(const struct fl_param *p, const int *coord)
+{
+    const struct fl_tensor *t = &p->tensor;
     for (int axis = 0; axis < fl_program.naxis; axis++) {
         bool splits = axis == fl_program.pipe || axis == fl_program.mb;
         for (int d = 0; d < t->ndim; d++)
             for (int i = 0; i < t->dim[d].nsplit; i++)
                 splits |= t->dim[d].axis[i] == axis;
+        for (int i = 0; i < p->nflat; i++)
+            splits |= p->flat[i] == axis;
         if (!splits && coord[axis] != 0)
             return false;
     }
     return true;
+}
+
+bool fl_box_first(const struct fl_tensor *t, const int *coord)
+{
+    return fl_held_first(&(struct fl_param){ .tensor = *t }, coord);
 }
 
 int64_t fl_box_count(const struct fl_tensor *t, const struct fl_box *b)
@@ -78,7 +99,7 @@ void fl_box_rows(const struct fl_tensor *t, const struct fl_box *b,
     }
 }
 
-struct copy { float *part; const float *from; float *whole; };
+struct copy { float *part; const float *from; float *whole; struct fl_held held; };
 
 static void take_row(void *context, int64_t at, int64_t index, int64_t n)
 {
@@ -89,7 +110,10 @@ static void take_row(void *context, int64_t at, int64_t index, int64_t n)
 static void put_row(void *context, int64_t at, int64_t index, int64_t n)
 {
     struct copy *c = context;
-    memcpy(c->whole + index, c->from + at, (size_t)n * sizeof(float));
+    int64_t low = at < c->held.first ? c->held.first - at : 0, high = c->held.first + c->held.n - at;
+    high = high < n ? high : n;
+    if (low < high)
+        memcpy(c->whole + index + low, c->from + (at + low - c->held.first), (size_t)(high - low) * sizeof(float));
 }
 
 void fl_box_take(float *part, const float *whole, const struct fl_tensor *t, const struct fl_box *b)
@@ -98,7 +122,7 @@ void fl_box_take(float *part, const float *whole, const struct fl_tensor *t, con
     fl_box_rows(t, b, take_row, &(struct copy){ .part = part, .from = whole });
 }
 
-void fl_box_put(float *whole, const float *part, const struct fl_tensor *t, const struct fl_box *b)
+void fl_held_put(float *whole, const float *part, const struct fl_tensor *t, const struct fl_box *b, const struct fl_held *h)
 {
-    fl_box_rows(t, b, put_row, &(struct copy){ .whole = whole, .from = part });
+    fl_box_rows(t, b, put_row, &(struct copy){ .whole = whole, .from = part, .held = *h });
 }

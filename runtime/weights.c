@@ -60,7 +60,7 @@ static int64_t block_within(const struct fl_param *p, const int64_t *first, cons
 /* own: which of the entry's blocks, see block_number */
 static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
 {
-    return run->arena + p->offset_bytes + own * part * (int64_t)sizeof(float);
+    return run->arena + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
 }
 
 /* Behind the entries of the path of entry i. */
@@ -73,6 +73,13 @@ static int family_end(const struct fl_class *class, int i)
 }
 
 static bool wanted(const struct fl_param *p, bool native) { return native || !p->state; }
+
+/* Puts what this rank holds of its part of a block into the arena. */
+static void put_held(struct fl_run *run, const struct fl_param *p, int64_t own, const float *part, const struct fl_box *box)
+{
+    struct fl_held h = fl_held_of(p, run->rank->coord, box);
+    fl_to_arena(block_address(run, p, own, h.n), part + h.first, h.n * (int64_t)sizeof(float));
+}
 
 /* ---- initial values ---- */
 
@@ -126,7 +133,7 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
                                  .key = fl_key(seed, fl_hash(p->tensor.path)),
                                  .block = (uint32_t)block_number(p, own) };
             fl_box_rows(&p->tensor, &box, draw_row, &c);
-            fl_to_arena(block_address(run, p, own, n), part, n * (int64_t)sizeof(float));
+            put_held(run, p, own, part, &box);
         }
         free(part);
     }
@@ -306,7 +313,7 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
             char *name = block_name(p, block_number(p, own), native);
             load_block(whole, find(&f, name), p, native);
             fl_box_take(part, whole, &p->tensor, &box);
-            fl_to_arena(block_address(run, p, own, n), part, n * (int64_t)sizeof(float));
+            put_held(run, p, own, part, &box);
             free(name);
         }
         free(whole);
@@ -318,7 +325,7 @@ void fl_weights_load(struct fl_run *run, const char *file, bool native)
 /* ---- writing ---- */
 
 /* What a rank writes of one entry of a family, as it tells rank 0. */
-struct holding { int64_t first[FL_MAX_STACK], count[FL_MAX_STACK]; struct fl_box box; };
+struct holding { int64_t first[FL_MAX_STACK], count[FL_MAX_STACK]; struct fl_box box; struct fl_held held; };
 
 /* The entries of a family on this rank, and on rank 0 those of all: `most` for each rank. */
 struct family {
@@ -337,8 +344,9 @@ static struct family family_of(struct fl_run *run, int first)
     for (int k = 0; k < f.count; k++) {
         const struct fl_param *p = &f.p[k];
         f.mine[k].box = fl_box_of(&p->tensor, run->rank->coord, 0);
+        f.mine[k].held = fl_held_of(p, run->rank->coord, &f.mine[k].box);
         memcpy(f.mine[k].first, p->first, sizeof p->first);
-        if (p->owner && fl_box_first(&p->tensor, run->rank->coord))
+        if (p->owner && fl_held_first(p, run->rank->coord))
             memcpy(f.mine[k].count, p->count, sizeof p->count);
     }
     int bytes = f.most * (int)sizeof *f.mine;
@@ -360,7 +368,7 @@ static void send_part(struct fl_run *run, const struct family *f, int64_t block)
         int64_t own = block_within(p, f->mine[k].first, f->mine[k].count, block);
         if (own < 0)
             continue;
-        int64_t n = fl_box_count(&p->tensor, &f->mine[k].box);
+        int64_t n = f->mine[k].held.n;
         float *part = fl_alloc(n * (int64_t)sizeof(float));
         fl_from_arena(part, block_address(run, p, own, n), n * (int64_t)sizeof(float));
         FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
@@ -378,13 +386,13 @@ static void assemble(float *whole, struct fl_run *run, const struct family *f, i
         int64_t own = block_within(f->p, h->first, h->count, block);
         if (own < 0)
             continue;
-        int64_t n = fl_box_count(&f->p->tensor, &h->box);
+        int64_t n = h->held.n;
         float *part = fl_alloc(n * (int64_t)sizeof(float));
         if (rank == 0)
             fl_from_arena(part, block_address(run, &f->p[i], own, n), n * (int64_t)sizeof(float));
         else
             FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        fl_box_put(whole, part, &f->p->tensor, &h->box);
+        fl_held_put(whole, part, &f->p->tensor, &h->box, &h->held);
         free(part);
         got += n;
     }

@@ -50,6 +50,11 @@ static void look(const struct physical *p, const struct region *r, struct room *
         const struct node *n = r->nodes[i];
         int d = (int)node_int(n, "dim", 0);
         bool gather = n->op == &op_box_all_gather, scatter = n->op == &op_box_reduce_scatter;
+        if (d == DIM_FLAT) {                 /* shares lie in rank order; only a piece that ends early is copied */
+            for (int k = 0; k < arrlen(n->in) && scatter && cuda; k++)
+                most(&room->send, value_share(n->out[k], p->mesh) * 4 * layout_parts(&n->out[k]->lay, DIM_FLAT, p->mesh));
+            continue;
+        }
         for (int k = 0; k < arrlen(n->in) && (gather || scatter || n->op == &op_box_all_to_all); k++) {
             int64_t in = whole(p, n, n->in[k]), out = whole(p, n, n->out[k]);
             if (gather && inner(p, n, n->out[k], d)) {

@@ -134,6 +134,17 @@ static struct request *next_request(struct request *requests)
     return first;
 }
 
+/* Would v make the bucket larger than the plan's `buckets` line says? Else its bytes are added. */
+static bool too_many(const struct boxer *b, const struct step *step, const struct value *v, int64_t *bytes)
+{
+    int64_t limit = b->m->plan->shard.bucket_bytes, more = value_local_bytes(v, b->mesh) * region_blocks(v->region);
+    if (step->dim != DIM_FLAT || !limit || *bytes + more <= limit) {
+        *bytes += more;
+        return false;
+    }
+    return true;
+}
+
 void boxer_bucket(struct boxer *b, int stage)
 {
     struct collect c = {.b = b, .u = stage};
@@ -150,12 +161,15 @@ void boxer_bucket(struct boxer *b, int stage)
         struct step step = r->step[r->done];
         enum type type = r->value->type;
         struct node *n = boxing_node(b, stage, &step, boxer_root(b, stage, PHASE_UPDATE), PHASE_UPDATE);
+        int64_t bytes = 0;
         for (int i = 0; i < arrlen(c.requests); i++) {
             struct request *q = &c.requests[i];
             if (q->done == q->count || !joins(&q->step[q->done], q->value->type, &step, type))
                 continue;
             if (!step_is_comm(step.kind) && arrlen(n->in))
                 break;                   /* local steps take one value each */
+            if (too_many(b, &step, q->value, &bytes) && arrlen(n->in))
+                continue;
             struct value *v = boxing_out(b, stage, n, q->value, &q->step[q->done]);
             variant_add(b, q->source, v, true);
             q->value = v;

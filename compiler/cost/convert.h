@@ -5,7 +5,7 @@
  *     B -> S slice, B -> P mask, S -> P pad         local
  *     P -> B over the time axis: accumulate         local, always first
  *     S -> B all_gather, P -> B all_reduce, P -> S reduce_scatter, S -> S all_to_all
- * Where several axes split one dim, only the minor one may leave it, and a new one joins as the minor one. Axes of size
+ * The dim may be DIM_FLAT. Where several axes split one dim, only the minor one may leave it, and a new one joins as the minor one. Axes of size
  * 1 never need a step; layout `to` may name anything on them. */
 #ifndef FLOWC_CONVERT_H
 #define FLOWC_CONVERT_H

@@ -223,10 +223,56 @@ static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind
     }
 }
 
+/* shard optimizer | gradients | parameters over dp */
+static void shard_over(struct plan *p, struct ast *a)
+{
+    static const char *const levels[] = {"", "optimizer", "gradients", "parameters"};
+    struct ast *names = ast_kid(a, 0);
+    if (p->shard.level) {
+        struct diag *d = diag_error(E_DUPLICATE, a->span, "the plan has two shard lines");
+        diag_label(d, p->shard.span, "the first one");
+        diag_help(d, "each of optimizer, gradients, parameters includes those before it");
+        return;
+    }
+    p->shard.span = a->span;
+    for (int k = SHARD_OPTIMIZER; k <= SHARD_PARAMETERS; k++)
+        if (!strcmp(a->name, levels[k]))
+            p->shard.level = (enum shard_level)k;
+    for (int i = 0; i < ast_count(names); i++) {
+        struct ast *name = names->kids[i];
+        unsigned axes = mesh_axes(&p->mesh, name->name), here = 0;
+        if (!axes)
+            axis_unknown(&p->mesh, name->name, name->span);
+        for (int k = 0; k < p->mesh.naxis; k++)
+            if (axes >> k & 1 && (p->mesh.axis[k].time || k == p->mesh.pipe))
+                here |= 1u << k;
+        if (here)
+            diag_help(diag_error(E_AXIS, name->span, "axis '%s' cannot hold shares", name->name),
+                      "take an axis over which parameters are whole, such as that of data parallelism");
+        p->shard.axes |= axes;
+    }
+}
+
+/* buckets and keep are about the shard line, wherever it stands. */
+static void shard_setting(struct plan *p, struct ast *a)
+{
+    bool keep = a->kind == AST_FLAG;
+    if (keep)
+        p->shard.keep = true;
+    else
+        p->shard.bucket_bytes = (int64_t)ast_kid(a, 0)->num;
+    if (keep && p->shard.level != SHARD_PARAMETERS)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be kept"),
+                  "`keep after forward` goes with a line `shard parameters over ..` before it");
+    else if (!p->shard.level)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "no gradients are shared out"),
+                  "`buckets` goes with a line `shard .. over ..` before it");
+}
+
 static void unsupported(struct ast *a, const char *what)
 {
     struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
-    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, expect, cluster, memory and strict");
+    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, shard, expect, cluster, memory and strict");
 }
 
 static void read_lines(struct frame *f, struct plan *p)
@@ -249,15 +295,22 @@ static void read_lines(struct frame *f, struct plan *p)
         case AST_FLAG:
             if (!strcmp(a->name, "strict"))
                 p->strict = true;
+            else if (!strcmp(a->name, "keep after forward"))
+                shard_setting(p, a);
             else
                 unsupported(a, a->name);
             break;
         case AST_PRECISION:
             precision_collect(p, a);
             break;
-        case AST_SHARD: unsupported(a, "shard"); break;
+        case AST_SHARD: shard_over(p, a); break;
         case AST_EXPECT: expect_collect(f, p, a); break;
-        case AST_SETTING: unsupported(a, a->name); break;
+        case AST_SETTING:
+            if (!strcmp(a->name, "buckets"))
+                shard_setting(p, a);
+            else
+                unsupported(a, a->name);
+            break;
         default: break;
         }
     }

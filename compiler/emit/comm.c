@@ -74,6 +74,28 @@ static const char *around(const struct node *n, const struct value *v, int dim)
                       sym_text(v->place->extent[dim]), sym_text(sym_range(v->place, dim + 1, v->ndim)));
 }
 
+/* Shares of each block: a piece is cut where it lies, and put together in its place. */
+static void shares(struct emitter *e, const struct node *n, int k, const char *comm)
+{
+    const struct value *in = n->in[k], *out = n->out[k];
+    bool stack = whole_stack(n, in), gather = n->op == &op_box_all_gather;
+    const struct buffer *b = in->buffer;
+    for (int d = 1; stack && d <= b->depth; d++) {
+        plain(e, "for (int b%d = 0; b%d < %lld; b%d++) {", d, d, (long long)b->count[d - 1], d);
+        e->indent++;
+    }
+    const char *share = mem_printf("%lld", (long long)value_share(gather ? in : out, e->p->mesh));
+    if (gather)
+        line(e, n, "fl_gather_shares(%s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in), share);
+    else
+        line(e, n, "fl_scatter_shares(%s, %s, %s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in),
+             sym_text(sym_range(in->place, 0, in->ndim)), share, kind(n));
+    for (int d = 1; stack && d <= b->depth; d++) {
+        e->indent--;
+        plain(e, "}");
+    }
+}
+
 static void all_to_all(struct emitter *e, const struct node *n, int k, const char *comm)
 {
     const struct value *in = n->in[k], *out = n->out[k];
@@ -112,6 +134,10 @@ static void collective(struct emitter *e, const struct node *n)
         return;
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *in = n->in[k], *out = n->out[k];
+        if (dim == DIM_FLAT) {
+            shares(e, n, k, comm);
+            continue;
+        }
         open_stack(e, n, in);
         if (n->op == &op_box_all_gather)
             line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),

@@ -4,6 +4,8 @@
 struct sym block_elements(const struct buffer *b)
 {
     const struct value *v = b->values[0];
+    if (b->shares)
+        return sym_int(b->elements);
     return sym_range(v->place, 0, v->ndim);
 }
 

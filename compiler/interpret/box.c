@@ -15,14 +15,15 @@ static int64_t offset_of(const struct tensor *t, const int64_t *at)
             return -1;
         o = o * t->n[d] + i;
     }
-    return o;
+    o -= t->first;
+    return t->flat && (o < 0 || o >= t->count) ? -1 : o;
 }
 
 void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce)
 {
     int64_t count = tensor_elements(to);
     for (int64_t i = 0; i < count; i++) {
-        int64_t at[MAX_DIM], left = i;
+        int64_t at[MAX_DIM], left = i + to->first;
         for (int d = to->ndim - 1; d >= 0; d--) {
             at[d] = to->base[d] + left % to->n[d];
             left /= to->n[d];

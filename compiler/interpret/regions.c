@@ -8,7 +8,7 @@ int64_t tensor_elements(const struct tensor *t)
     int64_t count = 1;
     for (int d = 0; d < t->ndim; d++)
         count *= t->n[d];
-    return count;
+    return t->flat ? t->count : count;
 }
 
 int64_t region_block(struct machine *m, struct region *r)
@@ -33,6 +33,11 @@ struct tensor place_tensor(const struct run *r, const struct value *v, const str
         t.base[d] = value_base(v, d, r->mesh, k->coord);
         if (mb.kind == SBP_S && mb.dim == d)
             t.base[d] += r->microbatch * t.n[d];
+    }
+    if (r->mesh && layout_flat(&v->lay, r->mesh)) {
+        t.flat = true;
+        t.first = value_base(v, DIM_FLAT, r->mesh, k->coord);
+        t.count = value_extent(v, DIM_FLAT, r->mesh, k->coord);
     }
     return t;
 }
@@ -154,6 +159,13 @@ static int64_t block_in_model(struct machine *m, struct region *r)
     return block_in_model(m, r->parent) * o->total + o->first + hmget(m->current, o);
 }
 
+/* A reference sees a share as one dim: only element-wise ops and squared sums read any. */
+static void straighten(struct tensor *t)
+{
+    if (t->flat)
+        *t = (struct tensor){.ndim = 1, .n = {t->count}, .full = {t->count}, .valid = {t->count}, .data = t->data};
+}
+
 static void compute(struct machine *m, struct node *n, struct rank *k)
 {
     int nin = (int)arrlen(n->in), nout = (int)arrlen(n->out);
@@ -167,6 +179,10 @@ static void compute(struct machine *m, struct node *n, struct rank *k)
             in[i] = stacked ? stack_of(m, k, n->in[i]) : *cell_read(m, k, n->in[i], region_block(m, n->in[i]->region));
     for (int i = 0; i < nout; i++)
         out[i] = *cell_write(m, k, n->out[i], block);
+    for (int i = 0; i < nin; i++)
+        straighten(&in[i]);
+    for (int i = 0; i < nout; i++)
+        straighten(&out[i]);
     struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
                           .seed = m->run->module->train.seed,
                           .block = block_in_model(m, n->region), .exact = !m->run->rounding};

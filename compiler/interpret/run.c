@@ -22,6 +22,8 @@ static void move_block(struct storage *s, double *logical, int64_t block, bool l
         whole.n[d] = whole.valid[d];
         whole.base[d] = 0;
     }
+    whole.flat = false;
+    whole.first = 0;
     whole.data = logical + block * weights_block(s->param);
     if (load)
         tensor_meet(&local, &whole, NULL);

@@ -34,8 +34,10 @@ bool op_takes_strides(const struct op *op)
 }
 
 /* May the attention kernels read v as it lies? They want its last dim dense. */
-static bool readable(const struct node *n, const struct value *v)
+static bool readable(const struct work *w, const struct node *n, const struct value *v)
 {
+    if (n->op == &op_box_slice && layout_flat(&n->out[0]->lay, w->p->mesh))
+        return place_contiguous(v);
     if (n->op == &op_attention || n->op == &op_attention_grad)
         return v->ndim == 0 || sym_is(v->place->extent[v->ndim - 1], 1) || sym_is(v->place->stride[v->ndim - 1], 1);
     return op_takes_strides(n->op) || place_contiguous(v);
@@ -108,6 +110,29 @@ static bool wants_plain(const struct work *w, const struct value *v)
     return false;
 }
 
+/* A share takes the same room on every rank, and a piece that is put together of shares all of theirs. */
+static void own_shares(const struct work *w, const struct value *v, struct buffer *b)
+{
+    const struct mesh *m = w->p->mesh;
+    const struct node *def = v->def;
+    struct value cut = *v;
+    unsigned axes = layout_flat(&v->lay, m);
+    if (axes)
+        b->elements = value_share(v, m);
+    else if (def && def->op == &op_param)
+        axes = ((struct param *)node_ptr(def, "param"))->flat;
+    else if (def && def->op == &op_box_all_gather && node_int(def, "dim", 0) == DIM_FLAT)
+        axes = (unsigned)node_int(def, "axes", 0);
+    if (!axes)
+        return;
+    b->shares = true;
+    for (int a = 0, order = 0; a < m->naxis; a++)
+        if (axes >> a & 1)
+            cut.lay.ax[a] = (struct sbp){SBP_S, DIM_FLAT, (uint8_t)order++};
+    if (!layout_flat(&v->lay, m))
+        b->elements = value_share(&cut, m) * layout_parts(&cut.lay, DIM_FLAT, m);
+}
+
 /* v gets a buffer of its own, dense in the best order of its dims, or in logical order where that is plain. */
 static struct buffer *own_as(struct work *w, struct value *v, enum memory_class class, bool plain)
 {
@@ -118,6 +143,7 @@ static struct buffer *own_as(struct work *w, struct value *v, enum memory_class 
     b->elements = 1;
     for (int d = 0; d < v->ndim; d++)
         b->elements *= sym_max(w->p, v->place->extent[d]);
+    own_shares(w, v, b);
     enter(b, v);
     return b;
 }
@@ -173,6 +199,8 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
     }
     return true;
 }
+
+static struct node *sole_reader(const struct work *w, const struct value *v, const struct op *op);
 
 static void share(struct value *v, const struct value *from)
 {
@@ -242,7 +270,7 @@ static bool place_in_stack(struct work *w, struct value *v)
     if (at)
         arrput(l->offset, sym_mul(sym_int(at), all->place->stride[axis]));
     v->place = l;
-    if (!readable(v->def, v)) {
+    if (!readable(w, v->def, v)) {
         v->place = NULL;
         return false;
     }
@@ -274,6 +302,18 @@ static enum memory_class class_of(const struct node *n)
 static void place_updated(struct work *w, struct node *n, int k)
 {
     share(n->out[k], n->in[k ? k + 1 : 0]);
+}
+
+/* A parameter put together of its new shares is so in its place. */
+static bool place_in_param(struct work *w, struct value *v)
+{
+    const struct node *s = v->def->op == &op_box_all_gather ? sole_reader(w, v, &op_store) : NULL;
+    const struct value *param = s ? s->in[0] : NULL;
+    if (!param || s->in[1] != v || node_int(v->def, "dim", 0) != DIM_FLAT || !param->buffer || !param->buffer->shares ||
+        !place_contiguous(param))
+        return false;
+    share(v, param);
+    return true;
 }
 
 /* A number that only element-wise kernels read stands in their text and needs no memory. */
@@ -308,7 +348,7 @@ static void place_node(struct work *w, struct node *n)
     }
     for (int k = 0; k < arrlen(n->out); k++) {
         struct value *v = n->out[k];
-        if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v))
+        if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v) || place_in_param(w, v))
             continue;
         if (n->op == &op_param) {
             place_param(w, v);
@@ -357,7 +397,7 @@ static void place_region(struct work *w, struct region *r)
         struct node *n = r->nodes[i];
         for (int k = 0; k < arrlen(n->in) && n->op != &op_repeat && !(n->op->flags & OP_STACKED); k++) {
             struct value *v = n->in[k];
-            if (!v || readable(n, v))
+            if (!v || readable(w, n, v))
                 continue;
             struct value *copy = insert_copy(w, n, i++, v);
             for (int j = k; j < arrlen(n->in); j++)

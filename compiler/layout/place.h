@@ -31,7 +31,8 @@ struct sym sym_extent(struct physical *p, const struct value *v, int dim);   /* 
 struct sym sym_base(struct physical *p, const struct value *v, int dim);     /* first index in the stored logical dim */
 struct sym sym_range(const struct place *l, int low, int high);     /* product of the extents of dims [low, high) */
 
-/* Dense in the order of dims given by perm, outermost first. */
+/* Dense in the order of dims given by perm, outermost first. A flat value has one dim, the first: the elements in use of its
+ * share. */
 void place_dense(struct physical *p, struct value *v, const int *perm);
 void place_numbers(struct physical *p, struct value *v);   /* sets value->stride and offset from its place */
 bool place_contiguous(const struct value *v);              /* dense in logical order (extents of 1 have any stride) */

@@ -69,7 +69,13 @@ const char *sym_text(struct sym a)
 
 static struct sym constant(struct physical *p, const struct value *v, int dim, bool base)
 {
-    const char *key = mem_printf("%d %lld", base, (long long)v->dim[dim]->phys);
+    const char *key = mem_printf("%d %lld", base, dim == DIM_FLAT ? 0LL : (long long)v->dim[dim]->phys);
+    for (int d = 0; d < v->ndim && dim == DIM_FLAT; d++) {
+        key = mem_printf("%s flat %lld", key, (long long)v->dim[d]->phys);
+        for (int a = 0; a < p->mesh->naxis; a++)
+            if (v->lay.ax[a].kind == SBP_S && v->lay.ax[a].dim == d)
+                key = mem_printf("%s %d:%d", key, v->lay.ax[a].order, a);
+    }
     for (int order = 0; order < MAX_AXIS; order++)
         for (int a = 0; a < p->mesh->naxis; a++)
             if (v->lay.ax[a].kind == SBP_S && v->lay.ax[a].dim == dim && v->lay.ax[a].order == order)
@@ -86,9 +92,20 @@ static struct sym constant(struct physical *p, const struct value *v, int dim, b
     return r;
 }
 
+/* Does every rank use all of its share? */
+static bool share_is_full(const struct physical *p, const struct value *v)
+{
+    for (int d = 0; d < v->ndim; d++)
+        if (v->dim[d]->phys % layout_parts(&v->lay, d, p->mesh))
+            return false;
+    return value_share(v, p->mesh) * layout_parts(&v->lay, DIM_FLAT, p->mesh) == value_piece(v, p->mesh, NULL);
+}
+
 struct sym sym_extent(struct physical *p, const struct value *v, int dim)
 {
     int64_t parts = layout_parts(&v->lay, dim, p->mesh);
+    if (dim == DIM_FLAT)
+        return share_is_full(p, v) ? sym_int(value_share(v, p->mesh)) : constant(p, v, dim, false);
     if (v->dim[dim]->phys % parts == 0)
         return sym_int(v->dim[dim]->phys / parts);
     return constant(p, v, dim, false);
@@ -114,10 +131,24 @@ struct sym sym_range(const struct place *l, int low, int high)
     return r;
 }
 
+/* A share is one run of elements: the first dim stands for it. */
+static void place_flat(struct physical *p, struct value *v)
+{
+    for (int d = 0; d < v->ndim; d++) {
+        v->place->extent[d] = d ? sym_int(1) : sym_extent(p, v, DIM_FLAT);
+        v->place->stride[d] = sym_int(1);
+    }
+    place_numbers(p, v);
+}
+
 void place_dense(struct physical *p, struct value *v, const int *perm)
 {
     v->place = NEW(struct place);
     struct sym s = sym_int(1);
+    if (layout_flat(&v->lay, p->mesh)) {
+        place_flat(p, v);
+        return;
+    }
     for (int d = 0; d < v->ndim; d++)
         v->place->extent[d] = sym_extent(p, v, d);
     for (int i = v->ndim - 1; i >= 0; i--) {

@@ -124,6 +124,15 @@ static bool reshaped(struct view *v)
 /* The rank's part of a whole dim, and within it the running micro-batch's where the axis is the one in time. */
 static bool part(struct view *v)
 {
+    if (layout_flat(&v->to->lay, v->p->mesh)) {
+        struct sym at = sym_base(v->p, v->to, DIM_FLAT);
+        if (!place_contiguous(v->from))
+            return false;
+        arrput(v->l->offset, at);
+        for (int d = 0; d < v->to->ndim; d++)
+            v->l->stride[d] = sym_int(1);
+        return true;
+    }
     int dim = (int)node_int(v->n, "dim", 0);
     struct sym s = v->from->place->stride[dim], b = sym_mul(sym_base(v->p, v->to, dim), s);
     struct sym from = sym_mul(sym_base(v->p, v->from, dim), s);
@@ -158,7 +167,8 @@ bool view_place(struct physical *p, const struct node *n, int out)
             continue;
         struct view v = {p, n, out, n->in[0], n->out[out], NEW(struct place)};
         for (int d = 0; d < v.to->ndim; d++)
-            v.l->extent[d] = sym_extent(p, v.to, d);
+            v.l->extent[d] = !layout_flat(&v.to->lay, p->mesh) ? sym_extent(p, v.to, d)
+                             : d ? sym_int(1) : sym_extent(p, v.to, DIM_FLAT);
         for (int t = 0; t < arrlen(v.from->place->offset); t++)
             arrput(v.l->offset, v.from->place->offset[t]);
         if (!rows[i].place(&v))

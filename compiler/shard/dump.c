@@ -125,8 +125,10 @@ void shard_dump(FILE *to, struct module *m)
         for (int i = 0; i < p->ndim; i++)
             like.dim[i] = p->dim[i];
         const struct plan_line *line = p->line;
-        fprintf(to, "param %s: %s  %s%s\n", param_text(p), layout_type_text(&like, &p->lay, d.mesh),
-                line ? "as " : "no line", line ? mem_printf("%s says", span_where(line->span)) : "");
+        fprintf(to, "param %s: %s  %s%s%s\n", param_text(p), layout_type_text(&like, &p->lay, d.mesh),
+                line ? "as " : "no line", line ? mem_printf("%s says", span_where(line->span)) : "",
+                p->flat ? mem_printf(", updated in shares over %s as %s says", axis_names(d.mesh, p->flat),
+                                     span_where(m->plan->shard.span)) : "");
     }
     for (int e = 0; e < ENTRIES; e++) {
         if (!m->graph[e])

@@ -151,5 +151,6 @@ void shard(struct module *m)
     if (diag_errors())
         return;
     settle_dims(&s);
+    shares_apply(&s);
     warn_idle_axes(m);
 }

@@ -8,6 +8,7 @@
  *     problem.c     some axes, the others held, as variables and costs for the solver
  *     blame.c       which line makes an axis impossible
  *     settle.c      padded sizes and the order of axes that split one dim
+ *     shares.c      shares of optimizer states, gradients and parameters: the plan's shard line
  *     explain.c     why no choice is legal
  *     dump.c        --emit=sbp
  *     reason.c      --explain
@@ -125,6 +126,7 @@ bool shard_begin(struct sharding *s, struct module *m);           /* lines; fals
 int shard_entry(struct sharding *s, struct graph *g, int *order); /* the axes to solve for, or -1 after diagnostics */
 void settle(struct sharding *s);
 void settle_dims(struct sharding *s);
+void shares_apply(struct sharding *s);               /* once all entries are settled */
 void warn_idle_axes(const struct module *m);             /* idle.c */
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);
 void explain_strict(struct sharding *s, int axis, const struct actor *a, int operand, int wanted);

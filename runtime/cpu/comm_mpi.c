@@ -165,6 +165,33 @@ void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, 
     fl_comm_end(start);
 }
 
+void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
+{
+    float *place = whole + c->rank * share;
+    if (c->size == 1 && place != mine)
+        fl_copy(place, mine, share, sizeof(float));
+    if (c->size == 1)
+        return;
+    double start = fl_comm_begin(c->peers);
+    struct parts p = parts_of(c, 0, 1, share * c->size, 1);
+    FL_MPI(MPI_Allgather(place == mine ? MPI_IN_PLACE : mine, p.count[0], MPI_FLOAT, whole, p.count[0], MPI_FLOAT, c->mpi));
+    fl_comm_end(start);
+}
+
+void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
+{
+    if (c->size == 1) {
+        fl_copy(mine, whole, n, sizeof(float));
+        return;
+    }
+    double start = fl_comm_begin(c->peers);
+    struct parts p = parts_of(c, 0, 1, share * c->size, 1);
+    for (int i = 0; i < c->size; i++)
+        part_set(&p, i, fl_least(share, n > i * share ? n - i * share : 0), 0);
+    FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, MPI_FLOAT, op_of(kind), c->mpi));
+    fl_comm_end(start);
+}
+
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
                    int64_t inner, bool split_a, int element_bytes)
 {

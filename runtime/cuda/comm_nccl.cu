@@ -204,6 +204,33 @@ extern "C" void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int6
     fl_take(dst, mine, outer, most, 0, part_first(n, me + 1, k) - part_first(n, me, k), inner, 4);
 }
 
+extern "C" void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
+{
+    float *place = whole + fl_comm_rank(c) * share;
+    if (fl_comm_size(c) > 1)
+        FL_NCCL(ncclAllGather(mine, whole, (size_t)share, ncclFloat, c->nccl, fl_stream()));
+    else if (place != mine)
+        fl_copy(place, mine, share, 4);
+}
+
+/* NCCL reads a whole share for every rank: a piece that ends earlier is copied, zeros behind it. */
+extern "C" void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share,
+                                  enum fl_reduce kind)
+{
+    int k = fl_comm_size(c);
+    if (k == 1) {
+        fl_copy(mine, whole, n, 4);
+        return;
+    }
+    if (n < k * share) {
+        float *all = (float *)fl_workspace(2, sizeof(float) * (size_t)(k * share));
+        fl_copy(all, whole, n, 4);
+        fl_fill(all + n, 0, k * share - n);
+        whole = all;
+    }
+    FL_NCCL(ncclReduceScatter(whole, mine, (size_t)share, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+}
+
 /* The part for rank r is cut from src along the dim that becomes split; the part from rank r goes into dst along the
  * dim that becomes whole. Dims seen as outer x a x middle x b x inner. */
 extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
