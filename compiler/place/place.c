@@ -405,6 +405,17 @@ static bool find_cut(struct placing *p)
     return true;
 }
 
+/* zb_h2 spares each rank's own time alone, and that is nothing gained where all wait for each other after every step. */
+static void warn_barrier(const struct placing *p)
+{
+    const struct plan *plan = p->plan;
+    if (plan->schedule != SCHEDULE_ZB_H2 || plan_stages(plan) == 1 || p->g->entry != ENTRY_TRAIN || p->m->train.clip <= 0)
+        return;
+    struct diag *d = diag_warning(W_BARRIER, plan->schedule_span,
+                                  "clip_norm lets all ranks wait for each other after every step: zb_h2 gains nothing");
+    diag_help(d, "take zb_h1, which is as fast then and needs half the memory");
+}
+
 static void warn_bubble(const struct placing *p)
 {
     const struct plan *plan = p->plan;
@@ -508,6 +519,7 @@ void place(struct module *m)
         place_bodies(g->root, -1);
         if (!warned) {
             warn_bubble(&p);
+            warn_barrier(&p);
             warn_stages(&p);
         }
         warned = true;

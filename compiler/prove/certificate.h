@@ -15,12 +15,13 @@ enum event_kind {
     EVENT_MEET,                  /* a reduction over stages: until all of them are at the same one */
 };
 struct event {
-    enum event_kind kind;
+    enum event_kind kind : 8;
+    enum phase phase : 8;        /* what runs meanwhile, on which chunk .. */
+    unsigned chunk : 8;
     int link, comm;              /* which one; -1 for the other */
     int microbatch;              /* the one that is moved */
+    int running;                 /* .. and for which micro-batch */
     const struct node *node;     /* the boxing node */
-    enum phase phase;            /* what runs meanwhile, and for which micro-batch */
-    int chunk, running;
 };
 struct certificate {
     struct event **events;       /* per stage a stb_ds array */

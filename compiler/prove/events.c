@@ -15,12 +15,18 @@ struct builder {
     enum phase phase;
     int chunk, running;
     bool ahead;                  /* receives are posted ahead */
+    bool counting;               /* first they are counted: there may be many */
+    int64_t count;
     struct rolled order;
 };
 
 static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
 {
-    arrput(b->events, ((struct event){kind, link, comm, microbatch, node, b->phase, b->chunk, b->running}));
+    if (b->counting) {
+        b->count++;
+        return;
+    }
+    arrput(b->events, ((struct event){kind, b->phase, (unsigned)b->chunk, link, comm, microbatch, b->running, node}));
 }
 
 static int passes(const struct builder *b, const struct link *l)
@@ -243,6 +249,10 @@ static struct certificate *make(const struct physical *p, enum entry entry, cons
     for (int s = 0; s < p->nstage; s++) {
         struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead,
                             .order = order[s]};
+        b.counting = true;
+        build_stage(&b);
+        arrsetcap(b.events, b.count);
+        b.counting = false;
         build_stage(&b);
         c->events[s] = b.events;
     }
