@@ -39,6 +39,8 @@ static int64_t part_start(int64_t n, int64_t parts, int64_t q)
 static bool constant_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
 {
     int64_t parts = 1, q = 0;
+    if (c->dim == DIM_FLAT)              /* equal shares of the rank's piece, the last ones cut short */
+        return value == (c->base ? value_base(c->value, DIM_FLAT, m, r->coord) : value_extent(c->value, DIM_FLAT, m, r->coord));
     for (int order = 0; order < MAX_AXIS; order++)
         for (int i = 0; i < m->naxis; i++) {
             struct sbp s = c->value->lay.ax[i];

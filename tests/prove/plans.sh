@@ -10,7 +10,7 @@ try() { # FLOW PLAN TARGET args..
     "$flowc" "$flow" --plan "$plan" --target "$target" -o "$dir/$plan" "$@" 2>"$dir/log" || { cat "$dir/log"; exit 1; }
     "$check" "$dir/$plan/plan.json" --mutants >"$dir/log" || { echo "$plan, $target:"; cat "$dir/log"; exit 1; }
 }
-for plan in one gpipe one_f_one_b split_w interleaved zb_h1 zb_h2 zb_v few_v dp_h1; do
+for plan in one gpipe one_f_one_b split_w interleaved zb_h1 zb_h2 zb_v few_v dp_h1 dp_v_zero; do
     try "$3" "$plan" cpu
 done
 try "$3" zb_v cuda
