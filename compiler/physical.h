@@ -101,6 +101,7 @@ struct buffer {                  /* one place in the arena; several values may l
     int64_t count[MAX_DIM];
     struct value **values;       /* stb_ds array: every value that lives in it */
     bool persistent;             /* keeps its contents from step to step */
+    bool scratch;                /* f32 copies for one call (layout/wide.c); holds no value of the graph */
     bool constant;               /* the same in every micro-batch: needs no slots */
     const struct node *bucket;   /* the collective that reduces it together with others: these lie side by side in the
                                     order of its operands, so that one call does them all; or NULL */

@@ -12,6 +12,10 @@
  * any kind: no result depends on which thread ran what. Nothing here returns an error: a failed check prints one line
  * with rank, file, line, reason and hint, and ends the whole job with exit code 1.
  *
+ * Short types. Operands are f32 where nothing else is said. What moves elements takes their bytes; what computes on bf16
+ * or f16 has its own name (.._bf16, .._f16, .._as with types as arguments). Sums are f32 inside; a result is rounded once,
+ * where it is stored. For all other kernels the program makes f32 copies with fl_convert.
+ *
  * Both targets have these names: on cpu they are functions, on cuda launchers with the same arguments. */
 #ifndef FLOW_RT_H
 #define FLOW_RT_H
@@ -20,6 +24,7 @@
 #include <stdint.h>
 #include "fl_lr.h"
 #include "fl_math.h"
+#include "fl_types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -208,13 +213,23 @@ void fl_at(const char *where, const char *what);
  * one more. dst and src must not overlap unless they are said to. */
 void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind);       /* in place */
 void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind); /* in place */
+void fl_all_reduce_bf16(fl_comm *c, fl_bf16 *x, int64_t n, enum fl_reduce kind); /* in place; rounded at each step */
+void fl_all_reduce_f16(fl_comm *c, fl_f16 *x, int64_t n, enum fl_reduce kind);
 void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int element_bytes);
 void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
                        enum fl_reduce kind);
+void fl_reduce_scatter_bf16(fl_comm *c, fl_bf16 *dst, const fl_bf16 *src, int64_t outer, int64_t n, int64_t inner,
+                            enum fl_reduce kind);
+void fl_reduce_scatter_f16(fl_comm *c, fl_f16 *dst, const fl_f16 *src, int64_t outer, int64_t n, int64_t inner,
+                           enum fl_reduce kind);
 /* Shares: n elements cut into one run of `share` for each rank, the last ones shorter. Gathering fills size * share elements
  * of whole, in which mine may lie in its place. */
 void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share);
 void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind);
+void fl_gather_shares_bf16(fl_comm *c, fl_bf16 *whole, const fl_bf16 *mine, int64_t share);
+void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
+void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t share);
+void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
 /* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split
  * on a and src on b; otherwise the result is split on b and src on a. */
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
@@ -242,6 +257,8 @@ struct fl_gemm {
     int64_t batch[3], sa[3], sb[3], sc[3];
 };
 void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
+/* a and b of type t, c of type t or f32. */
+void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g);
 
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
 #ifdef FL_CUDA_TARGET
@@ -273,6 +290,13 @@ void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64_t at, int6
              int element_bytes);
 /* first: acc = x; otherwise x is added, or the larger or smaller of both is kept. */
 void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind);
+void fl_accumulate_bf16(fl_bf16 *acc, const fl_bf16 *x, int64_t n, bool first, enum fl_reduce kind);
+void fl_accumulate_f16(fl_f16 *acc, const fl_f16 *x, int64_t n, bool first, enum fl_reduce kind);
+void fl_fill_bf16(fl_bf16 *y, float v, int64_t n);
+void fl_fill_f16(fl_f16 *y, float v, int64_t n);
+/* As fl_copy and fl_copy_strided, from one float type to another. */
+void fl_convert(void *y, enum fl_type ty, const void *x, enum fl_type tx, int64_t n);
+void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum fl_type tx, const struct fl_strided *s);
 void fl_positions(int32_t *y, int64_t base, int64_t n);
 
 /* ---- reductions ----

@@ -22,6 +22,22 @@ static struct {
 
 static bool is_scalar(const struct fl_output_spec *o) { return fl_tensor_count(&o->tensor) == 1; }
 
+/* n elements of a tensor in the arena, from `at` on, as f32. */
+static void take(float *to, const void *src, enum fl_type type, int64_t at, int64_t n)
+{
+    if (type != FL_BF16 && type != FL_F16) {
+        fl_from_arena(to, (const float *)src + at, n * 4);
+        return;
+    }
+    uint16_t *bits = (uint16_t *)to + n;             /* the upper half: what is widened first lies below */
+    fl_from_arena(bits, (const uint16_t *)src + at, n * 2);
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t b = bits[i];
+        float wide = type == FL_BF16 ? fl_from_bf16((fl_bf16){ b }) : fl_from_f16((fl_f16){ b });
+        memcpy(to + i, &wide, sizeof wide);
+    }
+}
+
 /* Sequence 0 is in micro-batch 0 of the ranks whose part starts there; of replicas the first gives it. */
 static void take_row(struct fl_run *run, const struct fl_tensor *t, int microbatch, const void *src)
 {
@@ -37,7 +53,7 @@ static void take_row(struct fl_run *run, const struct fl_tensor *t, int microbat
     int64_t n = t->dim[last].size - box.base[last];
     n = n < box.n[last] ? n : box.n[last];
     if (n > 0 && fl_box_first(t, run->rank->coord))
-        fl_from_arena(row.values + box.base[last], (const float *)src + at * box.n[last], n * (int64_t)sizeof(float));
+        take(row.values + box.base[last], src, t->type, at * box.n[last], n);
 }
 
 void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src)
@@ -51,7 +67,10 @@ void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src)
         return;
     float f = 0;
     int32_t i = 0;
-    fl_from_arena(o->tensor.type == FL_I32 ? (void *)&i : (void *)&f, src, 4);
+    if (o->tensor.type == FL_I32)
+        fl_from_arena(&i, src, 4);
+    else
+        take(&f, src, o->tensor.type, 0, 1);
     outputs[k].have = true;
     outputs[k].value = o->tensor.type == FL_I32 ? i : f;
 }

@@ -153,6 +153,8 @@ static void touch_region(struct work *w, enum entry e, struct root f, struct reg
                 touch(w, e, def_root(w, n->in[k], f), f, n, n->in[k], w->point[n->id]);
         for (int k = 0; k < arrlen(n->out); k++)
             touch(w, e, f, f, n, n->out[k], w->end[n->id]);
+        if (n->wide)
+            live(n->wide, w->point[n->id], w->end[n->id]);
         if (!n->body)
             continue;
         for (int k = 0; k < arrlen(n->body->args); k++) {

@@ -23,6 +23,8 @@ static struct buffer **sorted(const struct stage *s)
 /* The tensor's path; where a stage has several chunks also which blocks: each has buffers of its own. */
 static const char *tensor_text(const struct stage *s, const struct buffer *b)
 {
+    if (b->scratch)
+        return b->name;
     const struct region *r = b->values[0]->region;
     while (region_depth(r) > 1)
         r = r->parent;

@@ -1,5 +1,6 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
- * collectives pack what is cut along an inner dim. A few rows of scratch for each thread are not counted. */
+ * collectives pack what is cut along an inner dim. Not counted: a few rows or tiles of scratch for each thread, at most 1 MiB
+ * in a contraction. */
 #include "../module.h"
 #include "../op.h"
 #include "outside.h"

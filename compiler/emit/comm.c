@@ -61,10 +61,11 @@ static void all_reduce(struct emitter *e, const struct node *n, int k, const cha
              type_bytes[out->type]);
     if (fault == FAULT_DROP)
         return;
-    line(e, n, "fl_all_reduce%s(%s, %s, %s, %s);", out->type == TYPE_I32 ? "_i32" : "", comm, tensor_name(e, out),
+    line(e, n, "fl_all_reduce%s(%s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
          sym_text(count), kind(n));
     if (fault == FAULT_TWICE)
-        line(e, n, "fl_accumulate(%s, %s, %s, false, FL_SUM);", tensor_name(e, out), tensor_name(e, out), sym_text(count));
+        line(e, n, "fl_accumulate%s(%s, %s, %s, false, FL_SUM);", type_suffix(out->type), tensor_name(e, out),
+             tensor_name(e, out), sym_text(count));
 }
 
 /* outer, n, inner of v around dim, as arguments */
@@ -86,9 +87,10 @@ static void shares(struct emitter *e, const struct node *n, int k, const char *c
     }
     const char *share = mem_printf("%lld", (long long)value_share(gather ? in : out, e->p->mesh));
     if (gather)
-        line(e, n, "fl_gather_shares(%s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in), share);
+        line(e, n, "fl_gather_shares%s(%s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out), tensor_name(e, in), share);
     else
-        line(e, n, "fl_scatter_shares(%s, %s, %s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in),
+        line(e, n, "fl_scatter_shares%s(%s, %s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
+             tensor_name(e, in),
              sym_text(sym_range(in->place, 0, in->ndim)), share, kind(n));
     for (int d = 1; stack && d <= b->depth; d++) {
         e->indent--;
@@ -143,8 +145,8 @@ static void collective(struct emitter *e, const struct node *n)
             line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
                  around(n, out, dim), type_bytes[in->type]);
         else if (n->op == &op_box_reduce_scatter)
-            line(e, n, "fl_reduce_scatter(%s, %s, %s, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in),
-                 around(n, in, dim), kind(n));
+            line(e, n, "fl_reduce_scatter%s(%s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
+                 tensor_name(e, in), around(n, in, dim), kind(n));
         else if (n->op == &op_box_all_to_all)
             all_to_all(e, n, k, comm);
         else
@@ -172,7 +174,7 @@ static void mask(struct emitter *e, const struct node *n)
     if (reduce == REDUCE_SUM)
         line(e, n, "fl_fill_bytes(%s, 0, (%s) * %d);", tensor_name(e, out), count, type_bytes[out->type]);
     else
-        line(e, n, "fl_fill(%s, %s, %s);", tensor_name(e, out), reduce_c_identity[reduce], count);
+        line(e, n, "fl_fill%s(%s, %s, %s);", type_suffix(out->type), tensor_name(e, out), reduce_c_identity[reduce], count);
     e->indent--;
 }
 
@@ -190,8 +192,9 @@ bool emit_boxing(struct emitter *e, const struct node *n)
         emit_strided(e, n);
     } else if (n->op == &op_box_accumulate) {
         for (int k = 0; k < arrlen(n->in) && in->buffer != out->buffer; k++)
-            line(e, n, "%sfl_accumulate(%s, %s, %s, %s, %s);",
+            line(e, n, "%sfl_accumulate%s(%s, %s, %s, %s, %s);",
                  n->spoilt == FAULT_EARLY ? mem_printf("if (mb != %d) ", e->p->mesh->axis[e->p->mesh->mb].size - 1) : "",
+                 type_suffix(n->out[k]->type),
                  tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
                  sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)), n->spoilt == FAULT_DROP ? "true" : "mb == 0", kind(n));
     } else if (n->op == &op_box_send || n->op == &op_box_recv) {

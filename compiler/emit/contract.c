@@ -180,8 +180,12 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     const char *trans = mem_printf("%s%s", (g->swapped ? !g->tb : g->ta) ? ".ta = true, " : "",
                                    (g->swapped ? !g->ta : g->tb) ? ".tb = true, " : "");
     const char *beta = again ? mem_printf(", .beta = %s ? 1.0f : 0.0f", again) : "";
-    line(e, n, "fl_gemm(%s, %s, %s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, "
-         ".ldc = %s, .alpha = 1.0f%s%s));", name[C], name[x], name[y], sym_text(m), sym_text(columns), sym_text(g->k),
+    enum type to = n->out[0]->type, from = n->in[0]->type;
+    const char *operands = mem_printf("(%s, %s, %s", name[C], name[x], name[y]);
+    if (from != TYPE_F32)
+        operands = mem_printf("_as(%s, %s, %s, %s, %s", name[C], type_word(to), name[x], name[y], type_word(from));
+    line(e, n, "fl_gemm%s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, "
+         ".ldc = %s, .alpha = 1.0f%s%s));", operands, sym_text(m), sym_text(columns), sym_text(g->k),
          trans, sym_text(g->swapped ? g->ldb : g->lda), sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta,
          batches);
     e->indent -= depth;
@@ -195,7 +199,7 @@ void emit_einsum(struct emitter *e, const struct node *n)
         letters[k + 1] = operand(&spec);
     struct nest *kinds = NEW_ARRAY(struct nest, KINDS);
     struct gemm g;
-    if (arrlen(n->in) != 2 || n->out[0]->type != TYPE_F32 || !classify(n, letters, kinds)) {
+    if (arrlen(n->in) != 2 || !type_is_float(n->out[0]->type) || n->in[0]->type != n->in[1]->type || !classify(n, letters, kinds)) {
         emit_product(e, n, letters);
         return;
     }

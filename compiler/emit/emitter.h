@@ -47,6 +47,11 @@ void emit_call(struct emitter *e, const struct node *n);
 bool emit_boxing(struct emitter *e, const struct node *n);     /* true: n was a boxing op */
 bool emit_strided(struct emitter *e, const struct node *n);    /* stack, concat, slice_grad, copies of views */
 
+/* wide.c */
+void emit_kernel(struct emitter *e, const struct node *n);     /* a sum, a product or a call, on f32 copies where it needs them */
+const char *type_word(enum type t);                            /* "FL_BF16" */
+const char *type_suffix(enum type t);                          /* of a function for tensors of the type: "", "_bf16" */
+
 /* class.c, step.c */
 void emit_phases(struct emitter *e);                           /* a function per phase and chunk of every entry */
 const char *phase_function(const struct emitter *e, enum entry entry, enum phase f, int chunk);   /* its name */

@@ -91,6 +91,18 @@ static bool *no_constants(const struct emitter *e)
     return NEW_ARRAY(bool, arrlen(e->p->constants) + 1);
 }
 
+static const char *loaded(enum type t, const char *element)
+{
+    return t == TYPE_BF16 || t == TYPE_F16 ? mem_printf("fl_from%s(%s)", type_suffix(t), element) : element;
+}
+
+static const char *stored(enum type t, const char *number)
+{
+    if (t == TYPE_BOOL)
+        return mem_printf("(%s) != 0", number);
+    return t == TYPE_BF16 || t == TYPE_F16 ? mem_printf("fl_to%s(%s)", type_suffix(t), number) : number;
+}
+
 /* The expression with %0, %1 .. replaced by loads or numbers; a constant operand is written out. */
 static const char *expand(const struct node *n, const char *expr, const char *const *load)
 {
@@ -147,13 +159,11 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     open_loops(to, nest, nest->loops, var);
     for (int k = 0; k < nin; k++)
         load[k] = in_memory(n->in[k])
-                      ? mem_printf("a%d[%s]", k, index_text(nest, nout + k, var, 0, nest->loops))
+                      ? loaded(n->in[k]->type, mem_printf("a%d[%s]", k, index_text(nest, nout + k, var, 0, nest->loops)))
                       : mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
     for (int k = 0; k < nout; k++) {
         const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
-        const char *text = expand(n, expr ? expr : n->op->expr, load);
-        if (n->out[k]->type == TYPE_BOOL)
-            text = mem_printf("(%s) != 0", text);
+        const char *text = stored(n->out[k]->type, expand(n, expr ? expr : n->op->expr, load));
         fprintf(to, "        o%d[%s] = %s;\n", k, index_text(nest, k, var, 0, nest->loops), text);
     }
     fputs("    }\n}\n\n", to);
@@ -237,11 +247,13 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     }
     fprintf(to, "            sum += ");
     for (int k = 0; k < nin; k++)
-        fprintf(to, "%sa%d[%s + %s]", k ? " * " : "", k, index_text(out, k + 1, var, 0, out->loops),
-                index_text(sum, k + 1, inner_var, 0, sum->loops));
-    const char *at_out = index_text(out, 0, var, 0, out->loops);
-    fprintf(to, ";\n        o[%s] = %s%s%ssum;\n    }\n}\n\n", at_out, add ? "add ? o[" : "", add ? at_out : "",
-            add ? "] + sum : " : "");
+        fprintf(to, "%s%s", k ? " * " : "",
+                loaded(n->in[k]->type, mem_printf("a%d[%s + %s]", k, index_text(out, k + 1, var, 0, out->loops),
+                                                  index_text(sum, k + 1, inner_var, 0, sum->loops))));
+    const char *at_out = mem_printf("o[%s]", index_text(out, 0, var, 0, out->loops)), *total = "sum";
+    if (add)
+        total = mem_printf("add ? %s + sum : sum", loaded(n->out[0]->type, at_out));
+    fprintf(to, ";\n        %s = %s;\n    }\n}\n\n", at_out, stored(n->out[0]->type, total));
     line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name,
          sym_text(sym_range(n->out[0]->place, 0, n->out[0]->ndim)), constants, pass);
 }

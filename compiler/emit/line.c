@@ -42,9 +42,13 @@ static bool alike(const struct value *a, const struct value *b)
 void copy_line(struct emitter *e, const struct node *n, const char *to, const struct value *like, const char *from,
                const struct value *source)
 {
-    int bytes = type_bytes[like->type];
+    bool convert = like->type != source->type;
+    const char *count = sym_text(sym_range(like->place, 0, like->ndim));
+    const char *operands = mem_printf("%s, %s", to, from);
+    if (convert)
+        operands = mem_printf("%s, %s, %s, %s", to, type_word(like->type), from, type_word(source->type));
     if (alike(like, source)) {
-        line(e, n, "fl_copy(%s, %s, %s, %d);", to, from, sym_text(sym_range(like->place, 0, like->ndim)), bytes);
+        line(e, n, convert ? "fl_convert(%s, %s);" : "fl_copy(%s, %s, %d);", operands, count, type_bytes[like->type]);
         return;
     }
     const char *extents = "", *sy = "", *sx = "";
@@ -54,6 +58,7 @@ void copy_line(struct emitter *e, const struct node *n, const char *to, const st
         sy = mem_printf("%s%s%s", sy, comma, sym_text(like->place->stride[d]));
         sx = mem_printf("%s%s%s", sx, comma, sym_text(source->place->stride[d]));
     }
-    line(e, n, "fl_copy_strided(%s, %s, FL_REF(struct fl_strided, .ndim = %d, .n = {%s}, .sy = {%s}, .sx = {%s}), %d);",
-         to, from, like->ndim, extents, sy, sx, bytes);
+    line(e, n, "%s(%s, FL_REF(struct fl_strided, .ndim = %d, .n = {%s}, .sy = {%s}, .sx = {%s})%s);",
+         convert ? "fl_convert_strided" : "fl_copy_strided", operands, like->ndim, extents, sy, sx,
+         convert ? "" : mem_printf(", %d", type_bytes[like->type]));
 }

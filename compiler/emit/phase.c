@@ -100,14 +100,10 @@ static void emit_node(struct emitter *e, const struct node *n)
         return;                                            /* it is made in its place */
     else if (n->op == &op_norm_partials)
         partials(e, n);
-    else if (n->op == &op_einsum)
-        emit_einsum(e, n);
-    else if (n->op == &op_sum)
-        emit_sum(e, n);
     else if (n->op->flags & OP_ELEMENTWISE)
         emit_elementwise(e, n);
     else if (!emit_boxing(e, n) && !emit_strided(e, n))
-        emit_call(e, n);
+        emit_kernel(e, n);
 }
 
 static void emit_region(struct emitter *e, struct region *r)

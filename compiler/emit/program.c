@@ -12,12 +12,7 @@ _Static_assert(MAX_DIM == (int)FL_MAX_DIM && MAX_AXIS == (int)FL_MAX_AXIS && MAX
 static const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim,
                                struct dim *const *dim, const struct layout *lay)
 {
-    static const char *const types[TYPES] = {
-#define TYPE(id, name, bytes, c) "FL_" #id,
-#include "../types.def"
-#undef TYPE
-    };
-    const char *s = mem_printf("{%s, %s, %d, {", c_string(path), types[type], ndim);
+    const char *s = mem_printf("{%s, %s, %d, {", c_string(path), type_word(type), ndim);
     for (int d = 0; d < ndim; d++) {
         const char *axes = "";
         int count = 0;

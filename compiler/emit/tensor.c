@@ -53,6 +53,8 @@ static void define(struct emitter *e, const struct value *v, const char *name, i
 
 const char *tensor_name(struct emitter *e, const struct value *v)
 {
+    if (v->buffer->scratch)
+        return mem_printf("((float *)(arena + %lld))", (long long)v->buffer->offset);
     const char *name = c_name(v);
     if (!e->named[v->id]) {
         e->named[v->id] = true;

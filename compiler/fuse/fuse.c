@@ -135,6 +135,8 @@ static void join(struct work *w, struct chain *c, const struct node *n, int k)
     const char *text = mem_printf("(%s)", renumbered(c, p, 0));
     if (v->type == TYPE_BOOL)
         text = mem_printf("(%s != 0)", text);
+    else if (v->type == TYPE_BF16 || v->type == TYPE_F16)
+        text = mem_printf("fl_round_%s%s", type_name[v->type], text);
     else if (v->type != TYPE_F32 || p->op == &op_cast)
         text = mem_printf("((%s)%s)", type_c[v->type], text);
     int last = (int)arrlen(c->in) - 1;

@@ -391,6 +391,25 @@ static void note_bucket(struct node *n)
         n->in[k]->buffer->bucket = n;
 }
 
+/* Room for the f32 copies that its kernel works on. */
+static void note_wide(struct work *w, struct node *n)
+{
+    int64_t elements = 0;
+    for (int k = 0; k < arrlen(n->in); k++)
+        elements += goes_wide(n, n->in[k]) ? wide_elements(w->p, n->in[k]) : 0;
+    for (int k = 0; k < arrlen(n->out); k++)
+        elements += goes_wide(n, n->out[k]) ? wide_elements(w->p, n->out[k]) : 0;
+    if (!elements)
+        return;
+    struct value *like = arrlen(n->out) ? n->out[0] : n->in[0];
+    struct buffer *b = buffer_new(w, like, MEM_LOCAL);
+    b->name = mem_printf("f32 copies for %s of %s", n->op->name, b->name);
+    b->type = TYPE_F32;
+    b->elements = elements;
+    b->scratch = b->constant = true;
+    n->wide = b;
+}
+
 static void place_region(struct work *w, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
@@ -406,6 +425,7 @@ static void place_region(struct work *w, struct region *r)
         }
         place_node(w, n);
         note_bucket(n);
+        note_wide(w, n);
     }
 }
 
@@ -431,16 +451,31 @@ static void stack_views(struct stage *s)
     }
 }
 
-/* Kernels hold f32, integers and truth values; a cast to another type has nothing to run on. */
+/* The cuda kernels hold f32 and integers. */
+static bool runs_on(const struct graph *g, const char *target)
+{
+    for (int i = 0; i < arrlen(g->values) && !strcmp(target, "cuda"); i++) {
+        const struct value *v = g->values[i];
+        if (v->type != TYPE_BF16 && v->type != TYPE_F16)
+            continue;
+        struct diag *d = diag_error(E_TYPE, v->span, "no kernel of the target cuda reads or writes %s", type_name[v->type]);
+        diag_help(d, "leave the `precision` line out, or compile for the target cpu");
+        return false;
+    }
+    return true;
+}
+
+/* Parameters are read from files and inputs from data as f32 and integers: a short type is what a plan computes in. */
 static bool has_kernels(const struct graph *g)
 {
     for (int i = 0; i < arrlen(g->values); i++) {
         const struct value *v = g->values[i];
-        if (v->type != TYPE_BF16 && v->type != TYPE_F16)
+        if ((v->type != TYPE_BF16 && v->type != TYPE_F16) || !v->def || (v->def->op != &op_param && v->def->op != &op_input))
             continue;
-        struct diag *d = diag_error(E_TYPE, v->span, "no kernel reads or writes %s", type_name[v->type]);
+        struct diag *d = diag_error(E_TYPE, v->span, "%s '%s' is stored as %s", v->def->op->name, v->path ? v->path : "",
+                                    type_name[v->type]);
         diag_mark(d, "this is %s", value_type_text(v, NULL));
-        diag_help(d, "keep it f32");
+        diag_help(d, "declare it f32 and write `precision %s` in the plan", type_name[v->type]);
         return false;
     }
     return true;
@@ -450,7 +485,7 @@ void layout(struct module *m)
 {
     struct physical *p = m->physical;
     for (int i = 0; i < p->nstage; i++)
-        if (!has_kernels(p->stages[i].graph))
+        if (!has_kernels(p->stages[i].graph) || (m->options->target && !runs_on(p->stages[i].graph, m->options->target)))
             return;
     for (int i = 0; i < p->nstage; i++) {
         struct work w = {.p = p, .s = &p->stages[i]};

@@ -54,6 +54,54 @@ struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
     return c;
 }
 
+/* MPI knows no short float: they travel as 16 bits with operations of our own, f32 inside. */
+#define TYPE(T)                                                                                                        \
+    static void sum_##T(void *in, void *out, int *n, MPI_Datatype *type)                                               \
+    {                                                                                                                  \
+        const fl_##T *x = in;                                                                                          \
+        fl_##T *y = out;                                                                                               \
+        (void)type;                                                                                                    \
+        for (int i = 0; i < *n; i++)                                                                                   \
+            y[i] = fl_to_##T(fl_from_##T(x[i]) + fl_from_##T(y[i]));                                                   \
+    }                                                                                                                  \
+    static void max_##T(void *in, void *out, int *n, MPI_Datatype *type)                                               \
+    {                                                                                                                  \
+        const fl_##T *x = in;                                                                                          \
+        fl_##T *y = out;                                                                                               \
+        (void)type;                                                                                                    \
+        for (int i = 0; i < *n; i++)                                                                                   \
+            y[i] = fl_from_##T(x[i]) > fl_from_##T(y[i]) ? x[i] : y[i];                                                \
+    }                                                                                                                  \
+    static void min_##T(void *in, void *out, int *n, MPI_Datatype *type)                                               \
+    {                                                                                                                  \
+        const fl_##T *x = in;                                                                                          \
+        fl_##T *y = out;                                                                                               \
+        (void)type;                                                                                                    \
+        for (int i = 0; i < *n; i++)                                                                                   \
+            y[i] = fl_from_##T(x[i]) < fl_from_##T(y[i]) ? x[i] : y[i];                                                \
+    }
+TYPE(bf16)
+TYPE(f16)
+#undef TYPE
+
+static MPI_Op short_ops[2][3];           /* bf16, f16; by enum fl_reduce; made at first use */
+
+static MPI_Op short_op(enum fl_type t, enum fl_reduce kind)
+{
+    static MPI_User_function *const f[2][3] = { { sum_bf16, max_bf16, min_bf16 }, { sum_f16, max_f16, min_f16 } };
+    MPI_Op *op = &short_ops[t == FL_F16][kind];
+    if (!*op)
+        FL_MPI(MPI_Op_create(f[t == FL_F16][kind], 1, op));
+    return *op;
+}
+
+static void short_ops_free(void)
+{
+    for (int i = 0; i < 6; i++)
+        if (short_ops[i / 3][i % 3])
+            FL_MPI(MPI_Op_free(&short_ops[i / 3][i % 3]));
+}
+
 void fl_comm_stop(void)
 {
     fl_links_stop();
@@ -65,6 +113,7 @@ void fl_comm_stop(void)
     free(all);
     all = NULL;
     nall = 0;
+    short_ops_free();
 }
 
 int fl_comm_rank(const fl_comm *c) { return c->rank; }
@@ -72,21 +121,31 @@ int fl_comm_size(const fl_comm *c) { return c->size; }
 
 static MPI_Op op_of(enum fl_reduce kind) { return kind == FL_SUM ? MPI_SUM : kind == FL_MAX ? MPI_MAX : MPI_MIN; }
 
-static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, enum fl_reduce kind)
+static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, int bytes, MPI_Op op)
 {
     if (c->size == 1)
         return;
     double start = fl_comm_begin(c->peers);
     for (int64_t at = 0; at < n; at += PIECE)
-        FL_MPI(
-            MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * 4, (int)fl_least(PIECE, n - at), type, op_of(kind), c->mpi));
+        FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * bytes, (int)fl_least(PIECE, n - at), type, op, c->mpi));
     fl_comm_end(start);
 }
 
-void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind) { reduce_all(c, x, n, MPI_FLOAT, kind); }
+void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind)
+{
+    reduce_all(c, x, n, MPI_FLOAT, 4, op_of(kind));
+}
 void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
 {
-    reduce_all(c, x, n, MPI_INT32_T, kind);
+    reduce_all(c, x, n, MPI_INT32_T, 4, op_of(kind));
+}
+void fl_all_reduce_bf16(fl_comm *c, fl_bf16 *x, int64_t n, enum fl_reduce kind)
+{
+    reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
+}
+void fl_all_reduce_f16(fl_comm *c, fl_f16 *x, int64_t n, enum fl_reduce kind)
+{
+    reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_F16, kind));
 }
 
 /* Counts and displacements of the parts of outer x n x inner, in elements, for the v-collectives. */
@@ -147,49 +206,94 @@ void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
     fl_comm_end(start);
 }
 
-void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
-                       enum fl_reduce kind)
+static void scatter(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, MPI_Datatype type,
+                    int bytes, MPI_Op op)
 {
     if (c->size == 1) {
-        fl_copy(dst, src, outer * n * inner, sizeof(float));
+        fl_copy(dst, src, outer * n * inner, bytes);
         return;
     }
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, outer, n, inner);
-    const float *packed = src;
+    const void *packed = src;
     if (outer > 1) {
-        packed = fl_scratch(FL_SCRATCH_SEND, outer * n * inner * (int64_t)sizeof(float));
-        cut((char *)packed, (const char *)src, c, outer, n, inner, sizeof(float));
+        void *room = fl_scratch(FL_SCRATCH_SEND, outer * n * inner * bytes);
+        cut(room, src, c, outer, n, inner, bytes);
+        packed = room;
     }
-    FL_MPI(MPI_Reduce_scatter(packed, dst, p.count, MPI_FLOAT, op_of(kind), c->mpi));
+    FL_MPI(MPI_Reduce_scatter(packed, dst, p.count, type, op, c->mpi));
     fl_comm_end(start);
 }
 
-void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
+void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
+                       enum fl_reduce kind)
 {
-    float *place = whole + c->rank * share;
+    scatter(c, dst, src, outer, n, inner, MPI_FLOAT, 4, op_of(kind));
+}
+
+void fl_reduce_scatter_bf16(fl_comm *c, fl_bf16 *dst, const fl_bf16 *src, int64_t outer, int64_t n, int64_t inner,
+                            enum fl_reduce kind)
+{
+    scatter(c, dst, src, outer, n, inner, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
+}
+
+void fl_reduce_scatter_f16(fl_comm *c, fl_f16 *dst, const fl_f16 *src, int64_t outer, int64_t n, int64_t inner,
+                           enum fl_reduce kind)
+{
+    scatter(c, dst, src, outer, n, inner, MPI_UINT16_T, 2, short_op(FL_F16, kind));
+}
+
+static void gather_shares(fl_comm *c, void *whole, const void *mine, int64_t share, MPI_Datatype type, int bytes)
+{
+    char *place = (char *)whole + c->rank * share * bytes;
     if (c->size == 1 && place != mine)
-        fl_copy(place, mine, share, sizeof(float));
+        fl_copy(place, mine, share, bytes);
     if (c->size == 1)
         return;
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
-    FL_MPI(MPI_Allgather(place == mine ? MPI_IN_PLACE : mine, p.count[0], MPI_FLOAT, whole, p.count[0], MPI_FLOAT, c->mpi));
+    FL_MPI(MPI_Allgather(place == mine ? MPI_IN_PLACE : mine, p.count[0], type, whole, p.count[0], type, c->mpi));
     fl_comm_end(start);
 }
 
-void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
+static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n, int64_t share, MPI_Datatype type,
+                           int bytes, MPI_Op op)
 {
     if (c->size == 1) {
-        fl_copy(mine, whole, n, sizeof(float));
+        fl_copy(mine, whole, n, bytes);
         return;
     }
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     for (int i = 0; i < c->size; i++)
         part_set(&p, i, fl_least(share, n > i * share ? n - i * share : 0), 0);
-    FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, MPI_FLOAT, op_of(kind), c->mpi));
+    FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, type, op, c->mpi));
     fl_comm_end(start);
+}
+
+void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
+{
+    gather_shares(c, whole, mine, share, MPI_FLOAT, 4);
+}
+void fl_gather_shares_bf16(fl_comm *c, fl_bf16 *whole, const fl_bf16 *mine, int64_t share)
+{
+    gather_shares(c, whole, mine, share, MPI_UINT16_T, 2);
+}
+void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t share)
+{
+    gather_shares(c, whole, mine, share, MPI_UINT16_T, 2);
+}
+void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, MPI_FLOAT, 4, op_of(kind));
+}
+void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share, enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
+}
+void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, MPI_UINT16_T, 2, short_op(FL_F16, kind));
 }
 
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,

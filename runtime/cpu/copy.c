@@ -70,18 +70,14 @@ static void copy_row(void *y, int64_t oy, int64_t sy, const void *x, int64_t ox,
     }
 }
 
-void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int element_bytes)
+/* Merges dims that are one dim in both tensors, and leaves out those of extent 1. */
+static struct fl_strided merged(const struct fl_strided *s)
 {
-    if (s->ndim == 0) {
-        memcpy(y, x, (size_t)element_bytes);
-        return;
-    }
-    /* merge dims that are one dim in both tensors */
     struct fl_strided m = { .ndim = 0 };
     for (int d = 0; d < s->ndim; d++) {
-        if (s->n[d] == 1 && s->ndim > 1)
-            continue;
         int last = m.ndim - 1;
+        if (s->n[d] == 1)
+            continue;
         if (last >= 0 && m.sy[last] == s->n[d] * s->sy[d] && m.sx[last] == s->n[d] * s->sx[d]) {
             m.n[last] *= s->n[d];
             m.sy[last] = s->sy[d];
@@ -92,24 +88,61 @@ void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int ele
             m.sx[m.ndim++] = s->sx[d];
         }
     }
-    if (m.ndim == 0) {
-        memcpy(y, x, (size_t)element_bytes);
-        return;
-    }
-    int last = m.ndim - 1;
+    if (m.ndim == 0)
+        m = (struct fl_strided){ .ndim = 1, .n = { 1 }, .sy = { 1 }, .sx = { 1 } };
+    return m;
+}
+
+static int64_t rows_of(const struct fl_strided *m)
+{
     int64_t rows = 1;
-    for (int d = 0; d < last; d++)
-        rows *= m.n[d];
-#pragma omp parallel for if (rows > 1 && rows * m.n[last] > FL_GRAIN)
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t rest = r, oy = 0, ox = 0;
-        for (int d = last - 1; d >= 0; d--) {
-            oy += rest % m.n[d] * m.sy[d];
-            ox += rest % m.n[d] * m.sx[d];
-            rest /= m.n[d];
-        }
-        copy_row(y, oy, m.sy[last], x, ox, m.sx[last], m.n[last], element_bytes);
+    for (int d = 0; d < m->ndim - 1; d++)
+        rows *= m->n[d];
+    return rows;
+}
+
+/* Where row r of the innermost extent starts. */
+static void row_start(const struct fl_strided *m, int64_t r, int64_t *oy, int64_t *ox)
+{
+    *oy = *ox = 0;
+    for (int d = m->ndim - 2; d >= 0; d--) {
+        *oy += r % m->n[d] * m->sy[d];
+        *ox += r % m->n[d] * m->sx[d];
+        r /= m->n[d];
     }
+}
+
+void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int element_bytes)
+{
+    struct fl_strided m = merged(s);
+    int64_t rows = rows_of(&m), n = m.n[m.ndim - 1];
+#pragma omp parallel for if (rows > 1 && rows * n > FL_GRAIN)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t oy, ox;
+        row_start(&m, r, &oy, &ox);
+        copy_row(y, oy, m.sy[m.ndim - 1], x, ox, m.sx[m.ndim - 1], n, element_bytes);
+    }
+}
+
+void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum fl_type tx, const struct fl_strided *s)
+{
+    enum { PIECE = 512 };
+    struct fl_strided m = merged(s);
+    int64_t rows = rows_of(&m), n = m.n[m.ndim - 1], sy = m.sy[m.ndim - 1], sx = m.sx[m.ndim - 1];
+    int64_t pieces = (n + PIECE - 1) / PIECE;
+#pragma omp parallel for if (rows * n > FL_GRAIN)
+    for (int64_t i = 0; i < rows * pieces; i++) {
+        int64_t oy, ox, at = i % pieces * PIECE, count = fl_least(PIECE, n - at);
+        float row[PIECE];
+        row_start(&m, i / pieces, &oy, &ox);
+        fl_load_row(row, fl_element(x, tx, ox + at * sx), tx, sx, count);
+        fl_store_row(fl_place_of(y, ty, oy + at * sy), ty, sy, row, count);
+    }
+}
+
+void fl_convert(void *y, enum fl_type ty, const void *x, enum fl_type tx, int64_t n)
+{
+    fl_convert_strided(y, ty, x, tx, &(struct fl_strided){ .ndim = 1, .n = { n }, .sy = { 1 }, .sx = { 1 } });
 }
 
 void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)

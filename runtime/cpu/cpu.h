@@ -15,6 +15,20 @@ static inline int64_t fl_most(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t fl_part_size(int64_t n, int parts, int i) { return n / parts + (i < n % parts); }
 static inline int64_t fl_part_base(int64_t n, int parts, int i) { return i * (n / parts) + fl_least(i, n % parts); }
 
+/* Between f32 and a float type, n elements that are `step` apart in memory of that type; x and y are typed pointers. */
+void fl_load_row(float *to, const void *x, enum fl_type t, int64_t step, int64_t n);
+void fl_store_row(void *y, enum fl_type t, int64_t step, const float *from, int64_t n);
+static inline int64_t fl_type_bytes(enum fl_type t)
+{
+    return t == FL_F32 || t == FL_I32 ? 4 : t == FL_BF16 || t == FL_F16 ? 2 : 1;
+}
+/* Element `at` of a tensor of type t. */
+static inline const void *fl_element(const void *x, enum fl_type t, int64_t at)
+{
+    return (const char *)x + at * fl_type_bytes(t);
+}
+static inline void *fl_place_of(void *y, enum fl_type t, int64_t at) { return (char *)y + at * fl_type_bytes(t); }
+
 /* Scratch: grows on first use and stays, so that a running step allocates nothing. Two users at a time must take
  * different slots; the thread form gives each thread its own. */
 enum fl_scratch_slot { FL_SCRATCH_KERNEL, FL_SCRATCH_INDEX, FL_SCRATCH_SEND, FL_SCRATCH_RECV, FL_SCRATCH_SLOTS };

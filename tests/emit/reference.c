@@ -1,5 +1,6 @@
-/* reference FILE.flow TOKENS STEPS: trains the logical graph in float64 and prints a line per step as --metrics does, so
- * that emitted programs can be compared with the mathematics rather than with each other. */
+/* reference FILE.flow TOKENS STEPS [PLAN]: trains the logical graph in float64 and prints a line per step as --metrics
+ * does, so that emitted programs can be compared with the mathematics rather than with each other. With a plan, results
+ * are rounded to the types that its `precision` line gives them. */
 #include "base/diag.h"
 #include "interpret/interpret.h"
 #include "passes.h"
@@ -16,13 +17,14 @@ int main(int argc, char **argv)
     int64_t count = 0;
     struct options o = {.target = "cpu"};
     struct module m = {.options = &o};
-    FILE *f = argc == 4 ? fopen(argv[2], "rb") : NULL;
+    FILE *f = argc == 4 || argc == 5 ? fopen(argv[2], "rb") : NULL;
     if (!f)
-        return fprintf(stderr, "usage: reference FILE.flow TOKENS STEPS\n"), 2;
+        return fprintf(stderr, "usage: reference FILE.flow TOKENS STEPS [PLAN]\n"), 2;
     for (int low; (low = fgetc(f)) != EOF && count < 1 << 20;)
         tokens[count++] = low + 256 * fgetc(f);
     fclose(f);
     o.file = argv[1];
+    o.plan = argc == 5 ? argv[4] : NULL;
     int file = source_open(o.file);
     if (!file)
         return fprintf(stderr, "cannot read %s\n", o.file), 2;
@@ -33,6 +35,8 @@ int main(int argc, char **argv)
     if (diag_errors())
         return diag_print(stderr, false), 1;
     struct run *r = run_logical(&m, ENTRY_TRAIN, weights_new(&m, m.train.seed));
+    if (o.plan)
+        run_round(r);
     run_train(r, &m, tokens, count, atoll(argv[3]), report, NULL);
     run_release(r);
     mem_release();

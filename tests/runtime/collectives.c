@@ -41,6 +41,49 @@ static void all_reduce(void)
     }
 }
 
+/* Whole numbers whose sums both types hold exactly: any order of adding gives them. */
+static float small(int of_rank, int64_t i) { return (float)((of_rank * 7 + i * 5) % 31 - 15); }
+
+static void short_types(void)
+{
+    const int64_t n = 300001, outer = 3, cut = 7, inner = 2, total = outer * cut * inner;
+    int64_t mine = part_size(cut, rank), base = part_base(cut, rank);
+    for (int half = 0; half < 2; half++)
+        for (int kind = FL_SUM; kind <= FL_MIN; kind++) {
+            enum fl_type t = half ? FL_F16 : FL_BF16;
+            float *f = malloc((size_t)n * sizeof *f), want = 0;
+            uint16_t *x = malloc((size_t)n * sizeof *x), *part = malloc((size_t)total * sizeof *part);
+            for (int64_t i = 0; i < n; i++)
+                f[i] = small(rank, i);
+            fl_convert(x, t, f, FL_F32, n);
+            if (half)
+                fl_reduce_scatter_f16(comm, (fl_f16 *)part, (fl_f16 *)x, outer, cut, inner, (enum fl_reduce)kind);
+            else
+                fl_reduce_scatter_bf16(comm, (fl_bf16 *)part, (fl_bf16 *)x, outer, cut, inner, (enum fl_reduce)kind);
+            if (half)
+                fl_all_reduce_f16(comm, (fl_f16 *)x, n, (enum fl_reduce)kind);
+            else
+                fl_all_reduce_bf16(comm, (fl_bf16 *)x, n, (enum fl_reduce)kind);
+            for (int64_t i = 0; i < n; i++) {
+                want = small(0, i);
+                for (int r = 1; r < size; r++)
+                    want = kind == FL_SUM   ? want + small(r, i)
+                           : kind == FL_MAX ? fmaxf(want, small(r, i))
+                                            : fminf(want, small(r, i));
+                f[i] = want;
+            }
+            float *got = malloc((size_t)n * sizeof *got);
+            fl_convert(got, FL_F32, x, t, n);
+            for (int64_t i = 0; i < n; i++)
+                need(got[i] == f[i], half ? "all_reduce_f16" : "all_reduce_bf16", i);
+            fl_convert(got, FL_F32, part, t, outer * mine * inner);
+            for (int64_t o = 0; o < outer; o++)
+                for (int64_t j = 0; j < mine * inner; j++)
+                    need(got[o * mine * inner + j] == f[(o * cut + base) * inner + j], "reduce_scatter of a short type", j);
+            free(f), free(x), free(part), free(got);
+        }
+}
+
 /* outer x n x inner of rank r: element i of the whole is value(r, i). */
 static void gather_and_scatter(int64_t outer, int64_t n, int64_t inner)
 {
@@ -143,6 +186,7 @@ int main(int argc, char **argv)
     if (argc > 1 && !only_collectives)
         hang();
     all_reduce();
+    short_types();
     gather_and_scatter(1, 7, 5);
     gather_and_scatter(4, 8, 3);
     gather_and_scatter(3, 2, 1);

@@ -1,0 +1,39 @@
+/* Which kernels know the short float types. What moves elements, element-wise loops, contractions and conversions do; the
+ * others compute in f32 alone, so their call reads and writes dense f32 copies, made for the call in room of its own. */
+#include "../op.h"
+#include "place.h"
+
+enum { ALIGNED = 16 };                   /* elements: copies start on 64 bytes */
+
+static bool is_short(const struct value *v)
+{
+    return v->type == TYPE_BF16 || v->type == TYPE_F16;
+}
+
+/* A product whose operands are f32 is made in f32. */
+static bool product_in_f32(const struct node *n)
+{
+    return n->in[0]->type == TYPE_F32;
+}
+
+static bool in_f32_alone(const struct node *n)
+{
+    if (n->body || n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_BOXING | OP_SOURCE | OP_STACKED))
+        return false;
+    if (n->op == &op_einsum)
+        return product_in_f32(n);
+    return n->op->call || n->op == &op_sum;
+}
+
+bool goes_wide(const struct node *n, const struct value *v)
+{
+    return v && v->buffer && is_short(v) && in_f32_alone(n);
+}
+
+int64_t wide_elements(const struct physical *p, const struct value *v)
+{
+    int64_t count = 1;
+    for (int d = 0; d < v->ndim; d++)
+        count *= sym_max(p, v->place->extent[d]);
+    return (count + ALIGNED - 1) / ALIGNED * ALIGNED;
+}

@@ -1,0 +1,206 @@
+/* The short float types: conversions bit by bit, and the functions that compute on them against f32 or float64 of the
+ * same numbers, rounded once. */
+#include "compare.h"
+#include <string.h>
+
+static uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* x rounded to `bits` of precision with smallest step 2^least, by the definition: ties to even. */
+static double rounded(double x, int bits, int least, double largest)
+{
+    int e;
+    if (x == 0 || !isfinite(x))
+        return x;
+    frexp(x, &e);
+    double step = ldexp(1, e - bits > least ? e - bits : least), y = nearbyint(x / step) * step;
+    return fabs(y) > largest ? copysign(INFINITY, x) : y;
+}
+
+static double as_bf16(double x) { return rounded(x, 8, -133, 3.3895313892515355e38); }
+static double as_f16(double x) { return rounded(x, 11, -24, 65504); }
+
+static void all_values(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 65536; i++) {
+        fl_bf16 b = { (uint16_t)i };
+        fl_f16 h = { (uint16_t)i };
+        int e = (int)(i >> 10 & 31);
+        double m = i & 1023, f16 = e == 0 ? ldexp(m, -24) : e == 31 ? (m > 0 ? NAN : INFINITY) : ldexp(1024 + m, e - 25);
+        float from_b = fl_from_bf16(b), from_h = fl_from_f16(h);
+        assert_int_equal(bits_of(from_b), i << 16);
+        assert_true(isnan(f16) ? isnan(from_h) : from_h == (float)(i >> 15 ? -f16 : f16));
+        assert_true(isnan(from_h) || (signbit(from_h) != 0) == (i >> 15 != 0));
+        /* back to the same bits; a NaN to one */
+        assert_true(isnan(from_b) ? isnan(fl_from_bf16(fl_to_bf16(from_b))) : fl_to_bf16(from_b).bits == i);
+        assert_true(isnan(from_h) ? isnan(fl_from_f16(fl_to_f16(from_h))) : fl_to_f16(from_h).bits == i);
+    }
+}
+
+static void check_rounding(float x)
+{
+    float b = fl_round_bf16(x), h = fl_round_f16(x);
+    if (isnan(x) ? !isnan(b) || !isnan(h) : bits_of(b) != bits_of((float)as_bf16(x)) || bits_of(h) != bits_of((float)as_f16(x)))
+        fail_msg("%.9g (%08x) becomes bf16 %.9g and f16 %.9g", x, bits_of(x), b, h);
+}
+
+/* Around every value of both types and every tie between two of them; and far apart over all of f32. */
+static void rounding(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 65536; i++) {
+        uint32_t h = bits_of(fl_from_f16((fl_f16){ (uint16_t)i }));
+        for (int d = -2; d <= 2; d++) {
+            check_rounding(float_of((i << 16) + (uint32_t)d));
+            check_rounding(float_of((i << 16) + 0x8000u + (uint32_t)d));
+            check_rounding(float_of(h + (uint32_t)d));
+            check_rounding(float_of(h + 0x1000u + (uint32_t)d));
+        }
+    }
+    for (uint64_t u = 0; u < 1ull << 32; u += 65537 / 3)
+        check_rounding(float_of((uint32_t)u));
+    for (int e = -26; e < -13; e++)                  /* ties of subnormal f16 */
+        for (int k = 1; k < 64; k++)
+            check_rounding(ldexpf((float)k, e));
+}
+
+static void *as(const float *x, int64_t n, enum fl_type t)
+{
+    uint16_t *y = malloc((size_t)n * sizeof *y);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = t == FL_BF16 ? fl_to_bf16(x[i]).bits : fl_to_f16(x[i]).bits;
+    return y;
+}
+
+static float at(const void *x, enum fl_type t, int64_t i)
+{
+    const uint16_t *u = x;
+    return t == FL_F32    ? ((const float *)x)[i]
+           : t == FL_BF16 ? fl_from_bf16((fl_bf16){ u[i] })
+                          : fl_from_f16((fl_f16){ u[i] });
+}
+
+static float round_to(float x, enum fl_type t)
+{
+    return t == FL_F32 ? x : t == FL_BF16 ? fl_round_bf16(x) : fl_round_f16(x);
+}
+
+/* Transposes, strides larger than rows, batches, beta; results of the type or f32; sizes of one tile and of several. */
+static void gemm(enum fl_type t, enum fl_type tc, int64_t m, int64_t n, int64_t k, int trans, bool batched)
+{
+    int64_t batch = batched ? 3 : 1, lda = (trans & 1 ? m : k) + 2, ldb = (trans & 2 ? k : n) + 1, ldc = n + 3;
+    int64_t na = (trans & 1 ? k : m) * lda, nb = (trans & 2 ? n : k) * ldb, nc = m * ldc;
+    void *a = as(random_array(batch * na, 1), batch * na, t), *b = as(random_array(nb, 2), nb, t);
+    float *f32 = random_array(batch * nc, 3), *old = malloc((size_t)(batch * nc) * sizeof *old);
+    void *c = tc == FL_F32 ? f32 : as(f32, batch * nc, tc);
+    for (int64_t i = 0; i < batch * nc; i++)
+        old[i] = at(c, tc, i);
+    struct fl_gemm g = { .m = m, .n = n, .k = k, .ta = trans & 1, .tb = trans >> 1, .lda = lda, .ldb = ldb, .ldc = ldc,
+                         .alpha = 2, .beta = 0.5f, .nbatch = batched, .batch = { batch }, .sa = { na }, .sc = { nc } };
+    fl_gemm_as(c, tc, a, b, t, &g);
+    for (int64_t s = 0; s < batch; s++)
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < ldc; j++) {
+                int64_t where = s * nc + i * ldc + j;
+                double sum = 0, want = old[where];
+                for (int64_t l = 0; j < n && l < k; l++)
+                    sum += (double)at(a, t, s * na + (trans & 1 ? l * lda + i : i * lda + l)) *
+                           at(b, t, trans & 2 ? j * ldb + l : l * ldb + j);
+                if (j < n)
+                    want = 2 * sum + 0.5 * old[where];
+                float got = at(c, tc, where), step = tc == FL_F32 ? 0 : tc == FL_BF16 ? 1 / 256.0f : 1 / 2048.0f;
+                if (!(fabs(got - want) <= (double)step * fabs(want) + 2e-5 * (1 + fabs(want))))
+                    fail_msg("c[%lld] is %.9g, expected %.9g", (long long)where, got, want);
+                if (j >= n)
+                    assert_true(got == old[where]);
+            }
+    free(a), free(b), free(f32), free(old);
+    if (c != f32)
+        free(c);
+}
+
+static void gemms(void **state)
+{
+    (void)state;
+    for (int t = FL_BF16; t <= FL_F16; t++)
+        for (int wide = 0; wide < 2; wide++)
+            for (int trans = 0; trans < 4; trans++) {
+                enum fl_type tc = wide ? FL_F32 : (enum fl_type)t;
+                gemm((enum fl_type)t, tc, 5, 7, 3, trans, true);
+                gemm((enum fl_type)t, tc, 150, 270, 70, trans, false);
+                gemm((enum fl_type)t, tc, 9, 11, 1100, trans, false);
+            }
+}
+
+static void conversions(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    float *x = random_array(N, 5), f[N];
+    uint16_t y[N];
+    for (int t = FL_BF16; t <= FL_F16; t++) {
+        fl_convert(y, (enum fl_type)t, x, FL_F32, N);
+        fl_convert(f, FL_F32, y, (enum fl_type)t, N);
+        for (int i = 0; i < N; i++)
+            assert_true(f[i] == round_to(x[i], (enum fl_type)t));
+        /* a transposed part of y into the middle of f */
+        struct fl_strided s = { .ndim = 2, .n = { 30, 50 }, .sy = { 50, 1 }, .sx = { 1, 40 } };
+        fl_convert_strided(f + 100, FL_F32, y, (enum fl_type)t, &s);
+        for (int i = 0; i < 30; i++)
+            for (int j = 0; j < 50; j++)
+                assert_true(f[100 + i * 50 + j] == round_to(x[i + 40 * j], (enum fl_type)t));
+    }
+    free(x);
+}
+
+static void accumulation(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    float *x = random_array(N, 6), *y = random_array(N, 7);
+    for (int t = FL_BF16; t <= FL_F16; t++)
+        for (int kind = FL_SUM; kind <= FL_MIN; kind++) {
+            enum fl_type type = (enum fl_type)t;
+            uint16_t *a = as(x, N, type), *b = as(y, N, type), sum[N];
+            for (int first = 1; first >= 0; first--) {
+                if (t == FL_BF16)
+                    fl_accumulate_bf16((fl_bf16 *)sum, (fl_bf16 *)(first ? a : b), N, first, (enum fl_reduce)kind);
+                else
+                    fl_accumulate_f16((fl_f16 *)sum, (fl_f16 *)(first ? a : b), N, first, (enum fl_reduce)kind);
+            }
+            for (int i = 0; i < N; i++) {
+                float u = at(a, type, i), v = at(b, type, i);
+                float want = kind == FL_SUM ? round_to(u + v, type) : kind == FL_MAX ? fmaxf(u, v) : fminf(u, v);
+                assert_true(at(sum, type, i) == want);
+            }
+            free(a), free(b);
+        }
+    fl_bf16 b[5];
+    fl_f16 h[5];
+    fl_fill_bf16(b, -INFINITY, 5);
+    fl_fill_f16(h, 0.1f, 5);
+    for (int i = 0; i < 5; i++)
+        assert_true(b[i].bits == 0xff80 && fl_from_f16(h[i]) == fl_round_f16(0.1f));
+    free(x), free(y);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
+        cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
