@@ -36,19 +36,42 @@ static int64_t part_start(int64_t n, int64_t parts, int64_t q)
     return at;
 }
 
-static bool constant_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+/* In how many parts the axes cut dim d of v (or its piece), and which of them is this rank's. */
+static int64_t part_number(const struct mesh *m, const struct value *v, int d, const struct rank_row *r, int64_t *parts)
 {
-    int64_t parts = 1, q = 0;
-    if (c->dim == DIM_FLAT)              /* equal shares of the rank's piece, the last ones cut short */
-        return value == (c->base ? value_base(c->value, DIM_FLAT, m, r->coord) : value_extent(c->value, DIM_FLAT, m, r->coord));
+    int64_t q = 0;
+    *parts = 1;
     for (int order = 0; order < MAX_AXIS; order++)
         for (int i = 0; i < m->naxis; i++) {
-            struct sbp s = c->value->lay.ax[i];
-            if (s.kind != SBP_S || s.dim != c->dim || s.order != order)
+            struct sbp s = v->lay.ax[i];
+            if (s.kind != SBP_S || s.dim != d || s.order != order)
                 continue;
-            parts *= m->axis[i].size;
+            *parts *= m->axis[i].size;
             q = q * m->axis[i].size + (m->axis[i].time ? 0 : r->coord[i]);
         }
+    return q;
+}
+
+/* Shares: equal runs of the largest piece, the last ones cut off where the rank's own piece ends. */
+static bool share_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+{
+    int64_t parts, own = 1, largest = 1;
+    for (int d = 0; d < c->value->ndim; d++) {
+        int64_t n = c->value->dim[d]->phys, q = part_number(m, c->value, d, r, &parts);
+        own *= part_start(n, parts, q + 1) - part_start(n, parts, q);
+        largest *= part_start(n, parts, 1);
+    }
+    int64_t q = part_number(m, c->value, DIM_FLAT, r, &parts);
+    int64_t share = (largest + parts * FLAT_ELEMENTS - 1) / (parts * FLAT_ELEMENTS) * FLAT_ELEMENTS;
+    int64_t start = q * share, end = start + share < own ? start + share : own;
+    return value == (c->base ? start : end > start ? end - start : 0);
+}
+
+static bool constant_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+{
+    if (c->dim == DIM_FLAT)
+        return share_holds(m, c, r, value);
+    int64_t parts, q = part_number(m, c->value, c->dim, r, &parts);
     int64_t n = c->value->dim[c->dim]->phys, start = part_start(n, parts, q);
     return value == (c->base ? start : part_start(n, parts, q + 1) - start);
 }
