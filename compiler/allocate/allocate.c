@@ -109,9 +109,10 @@ static void touch(struct work *w, enum entry e, struct root def, struct root her
         to = w->end[r->owner->id];
     }
     int g = group_of(here.phase), made = group_of(def.phase);
-    bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1, crosses = !same_actor(def, here);
     int group = schedule_group(w->p);
-    bool sequential = e == ENTRY_TRAIN ? w->sequential : group == 1;
+    bool crosses = !same_actor(def, here), sequential = e == ENTRY_TRAIN ? w->sequential : group == 1;
+    /* points stand for times only within an actor, where the actors of a micro-batch take turns in another order */
+    bool loops = w->p->mesh->axis[w->p->mesh->mb].size > 1 || !sequential;
     bool overlapped = g == 2 && made == 2 && crosses && !sequential;
     if (loops && (g != made || overlapped || (v->def && v->def->op == &op_box_accumulate))) {
         if (g == 0 || g == 2)

@@ -9,7 +9,7 @@ sizes="--set V=256 --set T=64 --set D=64 --set H=4 --set L=4 --set N=8 --set lr=
 [ -f "$golden/sizes" ] && sizes=$(cat "$golden/sizes")
 rm -rf "$work"
 mkdir -p "$work"
-"$flowc" "$here/../../examples/gpt/gpt.flow" --plan "$plan" $sizes "$@" -o "$work/out" --target cuda
+"$flowc" "${GPT_FLOW:-$here/../../examples/gpt/gpt.flow}" --plan "$plan" $sizes "$@" -o "$work/out" --target cuda
 make -s -f "$here/double/double.mk" PROGRAM="$work/out" BUILD="$build" SANITIZE="${SANITIZE:-}"
 ranks=$(sed -n 's/^RANKS := //p' "$work/out/Makefile")
 export FL_DOUBLE_SEED=$seed ASAN_OPTIONS=detect_leaks=0
