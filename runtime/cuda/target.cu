@@ -32,16 +32,14 @@ cudaStream_t fl_stream(void)
     return compute;
 }
 
+/* One that is outgrown stays until the program ends: cudaFree waits for all streams, and a send under way on one of them
+ * may wait for a peer that stands here as well. */
 void *fl_workspace(int which, size_t bytes)
 {
     if (workspace[which].bytes < bytes) {
-        bytes += bytes / 2;
-        if (workspace[which].p) {
-            FL_CUDA(cudaStreamSynchronize(compute));
-            FL_CUDA(cudaFree(workspace[which].p));
-        }
+        bytes *= 2;              /* so that those outgrown are no more, all together, than the last one */
         FL_CUDA(cudaMalloc(&workspace[which].p, bytes));
-        held += (int64_t)(bytes - workspace[which].bytes);
+        held += (int64_t)bytes;
         workspace[which].bytes = bytes;
     }
     return workspace[which].p;
