@@ -3,6 +3,7 @@
 #   B15  an unpadded table is loaded under a plan that pads it, and written again byte by byte
 #   B16  saved with the padding of one split of the vocabulary, resumed with that of another
 #   F6   a tied table saved on one stage, resumed on four, and back; with data parallel too
+#   J4   a large table and biases of fewer elements than ranks, in shares of 4 ranks, of 3, of 2 on two stages, and whole
 #   P10  loss, norm and weights have the same bits under 1, 2 and 4 stages
 #   P13  .. and where the backward pass is split into those for inputs and for weights
 set -eu
@@ -63,6 +64,13 @@ F6)
     run pp4 4 --steps 3 --export tied.safetensors
     shape tied.safetensors
     [ "$(head -c 4096 tied.safetensors | grep -ao 'wte.weight' | wc -l)" = 1 ] || fail "the tied table is not in the file once" ;;
+J4)
+    build one zero1_dp4 zero3_dp3 zero2_pp2_dp2
+    run one 1 --steps 6 --metrics all.jsonl
+    resumes zero1_dp4 4 zero3_dp3 3
+    resumes zero3_dp3 3 zero2_pp2_dp2 4
+    resumes zero2_pp2_dp2 4 one 1
+    resumes one 1 zero1_dp4 4 ;;
 P10 | P13)
     plans="one:1 pp2:2 pp4:4 pp4_gpipe:4"
     [ $row = P10 ] || plans="one:1 pp4_zb_h1:4 pp4_zb_h2:4"
