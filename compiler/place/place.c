@@ -511,6 +511,7 @@ void place(struct module *m)
             g->root->nodes[i]->stage = -1;
         place_forward(&p);
         place_backward(&p);
+        keep_weight_parts(g);
         settle_twins(g);
         place_setup(&p);
         place_sources(&p, false);
