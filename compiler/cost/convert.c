@@ -1,10 +1,11 @@
 /* The cheapest conversion between two layouts: A* over the layouts of the axes that move.
  *
  * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
- * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there; where
- * axes that split one dim swap places, through any other dim too. S(flat) is reached last and left first: it depends on
- * what the other axes leave, and all its axes change in one step. On the way no rank holds more than the larger end times
- * one axis: swapping two axes gathers a part, never the whole tensor, unless there is no other dim to go through. */
+ * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there;
+ * where axes that split one dim swap places, through any other dim too. S(flat) is reached last and left first: it depends
+ * on what the other axes leave, and all its axes change in one step. On the way no rank holds more than the larger end
+ * times one axis, or, where parts that differ leave no such way, less than all: swapping two axes gathers a part, never
+ * the whole tensor, unless there is no other dim to go through. */
 #include "convert.h"
 #include "cluster.h"
 #include <math.h>
@@ -469,7 +470,7 @@ static int plain_path(const struct value *v, const struct layout *from, const st
                 continue;
             offer(&s, a, (struct sbp){ 0 });
             for (int d = 0; d < v->ndim && swaps; d++)
-                if (v->dim[d]->size % m->axis[a].size == 0)
+                if (v->dim[d]->size > 1)
                     offer(&s, a, (struct sbp){ SBP_S, (uint8_t)d, 0 });
             for (int b = 0; b < m->naxis; b++) {
                 if (at.ax[b].kind == SBP_S)
@@ -478,13 +479,15 @@ static int plain_path(const struct value *v, const struct layout *from, const st
                     offer(&s, a, goal.ax[b]);
             }
         }
-        s.most = fmax(layout_bytes(v, &at, m), layout_bytes(v, &goal, m)) * widest(&s);
-        found = search_path(&s, &at, &goal, plan + n);
-        if (found < 0) {
+        double ends = fmax(layout_bytes(v, &at, m), layout_bytes(v, &goal, m));
+        double whole = layout_bytes(v, &(struct layout){ 0 }, m);
+        double bounds[] = { ends * widest(&s), ends < whole ? whole - 1 : whole, INFINITY };
+        found = -1;
+        for (int k = 0; k < 3 && found < 0; k++) {
             arrsetlen(s.states, 0);
             arrsetlen(s.heap, 0);
             s.slots = 0;
-            s.most = INFINITY;
+            s.most = bounds[k];
             found = search_path(&s, &at, &goal, plan + n);
         }
         if (found < 0)
