@@ -4,6 +4,8 @@
  *                   makes a share of the new parameter, which is gathered to be stored
  *     gradients     the gradient becomes a share where it is made, before it is accumulated over micro-batches
  *     parameters    the parameter is stored as a share and gathered by its readers, in the backward again
+ * Where the model computes in a shorter type (rewrite/precision.c), the f32 parameter is a state of the optimizer like the
+ * others: it is stored as a share, cast as one, and the copy is gathered, once per step.
  * Boxing does the rest. Squared sums are of shares, so that the list of them is a sum over the axes.
  *
  * Uses of one parameter are summed before the optimizer reads them, over stages too: shares are cut after that, or, where
@@ -15,6 +17,7 @@ struct sharing {
     struct graph *g;
     const struct shard_line *line;
     unsigned *gradient;          /* by value id: axes over which it is read as shares */
+    struct { const struct param *key; bool value; } *copied;     /* parameters that the model reads through a copy */
     unsigned summed;             /* axes over which the list of squares is a sum */
 };
 
@@ -59,8 +62,23 @@ static void share_update(struct sharing *c, struct node *n)
         flatten(&n->out[k]->lay, axes);
     }
     c->gradient[n->in[1]->id] = axes;
-    if (c->line->level == SHARD_PARAMETERS)
+    if (c->line->level == SHARD_PARAMETERS || hmgeti(c->copied, p) >= 0)
         flatten(&p->lay, axes);
+}
+
+static void each_copied(struct node *n, void *context)
+{
+    struct sharing *c = context;
+    if (n->op == &op_cast && value_is_copy(n->out[0]))
+        hmput(c->copied, value_param(n->out[0]), true);
+}
+
+/* A share of the copy is made of the share of the parameter. */
+static void each_copy(struct node *n, void *context)
+{
+    const struct param *p = n->op == &op_cast && value_is_copy(n->out[0]) ? value_param(n->out[0]) : NULL;
+    if (p && p->flat)
+        n->need[0] = n->out[0]->lay = p->lay;
 }
 
 static void each_update(struct node *n, void *context)
@@ -183,12 +201,16 @@ void shares_apply(struct sharding *s)
         return;
     int n = (int)arrlen(c.g->values);
     c.gradient = NEW_ARRAY(unsigned, n + 1);
+    region_walk(c.g->root, each_copied, &c);
     region_walk(c.g->root, each_update, &c);
     region_walk(c.g->root, each_square, &c);
     region_walk(c.g->root, each_list, &c);
     for (int e = 0; e < ENTRIES; e++)
         if (s->m->graph[e])
             region_walk(s->m->graph[e]->root, each_stored, &c);
+    for (int e = 0; e < ENTRIES && c.copied; e++)
+        if (s->m->graph[e])
+            region_walk(s->m->graph[e]->root, each_copy, &c);
     for (int k = 0; k < n && c.line->level >= SHARD_GRADIENTS; k++)
         if (c.gradient[k])
             share_gradient(&c, c.g->values[k], c.gradient[k]);
