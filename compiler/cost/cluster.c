@@ -9,13 +9,13 @@
 /* f32 rates are those of tensor cores that round operands to 19 bits; links are one direction. */
 static const struct cluster known[] = {
     { .name = "h200", .devices = 8, .memory = 141e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
-      .between_latency = 10e-6, .flops = 200e12,
+      .between_latency = 10e-6, .flops = 200e12, .flops16 = 700e12,
       .stream = 4e12, .call = 4e-6, .exponential = 0 },
     { .name = "h100", .devices = 8, .memory = 80e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
-      .between_latency = 10e-6, .flops = 200e12,
+      .between_latency = 10e-6, .flops = 200e12, .flops16 = 700e12,
       .stream = 2.8e12, .call = 4e-6, .exponential = 0 },
     { .name = "a100", .devices = 8, .memory = 80e9, .inside = 300e9, .inside_latency = 4e-6, .between = 25e9,
-      .between_latency = 12e-6, .flops = 80e12,
+      .between_latency = 12e-6, .flops = 80e12, .flops16 = 240e12,
       .stream = 1.6e12, .call = 4e-6, .exponential = 0 },
 };
 
@@ -30,7 +30,8 @@ static const struct cluster *this_machine(void)
     struct cluster *c = NEW(struct cluster);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6, .between = 1e9,
-                           .between_latency = 50e-6, .flops = 100e9 * (double)(cores > 0 ? cores : 1), .stream = 8e9 * (double)(cores > 0 ? cores : 1),
+                           .between_latency = 50e-6, .flops = 100e9 * (double)(cores > 0 ? cores : 1), .flops16 = 100e9 * (double)(cores > 0 ? cores : 1),
+                           .stream = 8e9 * (double)(cores > 0 ? cores : 1),
                            .call = 1e-6, .exponential = 1e-9, .shared = true };
     return c;
 }
@@ -68,7 +69,7 @@ static bool number(const char *path, json_t *all, const char *key, double *to, d
 const struct cluster *cluster_read(const char *path)
 {
     static const char *const keys[] = { "name", "hosts", "devices", "memory", "inside", "inside_latency", "between",
-                                        "between_latency", "flops", "stream", "call", "exponential" };
+                                        "between_latency", "flops", "flops16", "stream", "call", "exponential" };
     json_error_t error;
     json_t *all = json_load_file(path, 0, &error), *unused;
     const char *key;
@@ -87,7 +88,7 @@ const struct cluster *cluster_read(const char *path)
             fine |= !strcmp(keys[k], key);
         if (!fine) {
             diag_help(diag_error(E_FILE, (struct span){0}, "a cluster has no '%.40s' (in '%s')", key, path),
-                      "its fields are hosts, devices, memory, inside, inside_latency, between, between_latency, flops, stream, call, exponential");
+                      "its fields are hosts, devices, memory, inside, inside_latency, between, between_latency, flops, flops16, stream, call, exponential");
             json_decref(all);
             return NULL;
         }
@@ -99,6 +100,7 @@ const struct cluster *cluster_read(const char *path)
                 number(path, all, "memory", &c->memory, 0) && number(path, all, "inside", &c->inside, 1) &&
                 number(path, all, "inside_latency", &c->inside_latency, 0) && number(path, all, "between", &c->between, 1) &&
                 number(path, all, "between_latency", &c->between_latency, 0) && number(path, all, "flops", &c->flops, 1) &&
+                number(path, all, "flops16", &c->flops16, 1) &&
                 number(path, all, "stream", &c->stream, 1) && number(path, all, "call", &c->call, 0) &&
                 number(path, all, "exponential", &c->exponential, 0);
     c->hosts = (int64_t)hosts;
@@ -113,10 +115,10 @@ const char *cluster_text(const struct cluster *c)
 {
     const char *hosts = c->hosts ? mem_printf("%lld host%s of ", (long long)c->hosts, c->hosts == 1 ? "" : "s") : "hosts of ";
     const char *devices = c->devices == 1 << 20 ? "any number of devices" : mem_printf("%lld devices", (long long)c->devices);
-    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; %.4g TFLOP/s; memory %.4g GB/s, "
+    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; %.4g TFLOP/s (%.4g in 16 bits); memory %.4g GB/s, "
                       "%.3g us a call%s",
                       c->name, hosts, devices, c->inside / 1e9, c->inside_latency * 1e6, c->between / 1e9,
-                      c->between_latency * 1e6, c->flops / 1e12, c->stream / 1e9, c->call * 1e6,
+                      c->between_latency * 1e6, c->flops / 1e12, c->flops16 / 1e12, c->stream / 1e9, c->call * 1e6,
                       c->shared ? "; the ranks of a host share these" : "");
 }
 

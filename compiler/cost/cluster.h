@@ -14,7 +14,7 @@ struct cluster {
     int64_t devices;             /* of one host */
     double memory;               /* bytes of one device; 0: unknown */
     double inside, inside_latency, between, between_latency;     /* bytes per second of one device; seconds a call */
-    double flops;                /* per second and device, of contractions in f32 */
+    double flops, flops16;       /* per second and device, of contractions in f32 and in the 16-bit types */
     double stream;               /* bytes per second that a device's own memory reads and writes */
     double call, exponential;    /* seconds: of any call or launch; of one exponential of an element-wise op */
     bool shared;                 /* ranks of a host share flops and stream: the numbers are those of the whole host */
@@ -25,7 +25,7 @@ struct cluster {
 const struct cluster *cluster_default(void);
 const struct cluster *cluster_named(const char *name);           /* a100, h100, h200, here; NULL */
 const char **cluster_names(void);                                /* stb_ds array */
-/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops, stream, call,
+/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops, flops16, stream, call,
  * exponential. NULL after a
  * diagnostic. */
 const struct cluster *cluster_read(const char *path);

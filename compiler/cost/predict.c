@@ -74,6 +74,11 @@ static double part_of_work(const struct physical *p, const struct node *n)
     return part;
 }
 
+static double rate_of(const struct cluster *c, const struct node *n)
+{
+    return type_bytes[n->in[0]->type] == 2 ? c->flops16 : c->flops;
+}
+
 static int exponentials(const char *expr)
 {
     static const char *const names[] = {"exp", "tanh", "log", "erf", "pow", NULL};
@@ -120,7 +125,7 @@ double node_seconds(const struct physical *p, const struct node *n)
         return 0;
     double seconds = c->call + bytes / (c->stream * share(p));
     if (n->op->flags & OP_CONTRACTION && n->op->flops)
-        seconds += n->op->flops(n) * part_of_work(p, n) / (c->flops * share(p));
+        seconds += n->op->flops(n) * part_of_work(p, n) / (rate_of(c, n) * share(p));
     double elements = arrlen(n->out) ? (double)value_local_bytes(n->out[0], p->mesh) / type_bytes[n->out[0]->type] : 0;
     return seconds + fused_exponentials(n) * elements * c->exponential / share(p);
 }
@@ -284,7 +289,8 @@ struct prediction predict(const struct module *m)
     }
     x.bubble = span > 0 ? 1 - busy / span : 0;
     x.seconds = once + span;
-    x.mfu = x.flops / (x.seconds * p->mesh->nranks * cluster_of(p)->flops * share(p));
+    double rate = m->plan->precision.type == TYPE_F32 ? cluster_of(p)->flops : cluster_of(p)->flops16;
+    x.mfu = x.flops / (x.seconds * p->mesh->nranks * rate * share(p));
     struct total *sum = comm_totals(p, comm_survey(p));
     for (int i = 0; i < arrlen(sum); i++)
         x.comm_bytes += (double)sum[i].bytes;

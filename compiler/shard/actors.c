@@ -153,7 +153,7 @@ static void offer_all_same(struct sharding *s, struct actor *a, int axis)
 
 const struct plan_line *param_line(const struct sharding *s, const struct value *v)
 {
-    const struct param *p = node_param(v->def);
+    const struct param *p = node_param(value_is_copy(v) ? v->def->in[0]->def : v->def);
     return s->freed && s->freed->def && node_param(s->freed->def) == p ? NULL : p->line;
 }
 

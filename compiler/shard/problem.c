@@ -9,8 +9,8 @@
 
 /* Preferences, in seconds: far below any collective, in this order. COPY > STORE > PARTIAL. */
 static const double copy_rate = 1e13, store_rate = 1e15, partial_price = 1e-11;
-static const double astray_price = 1;                /* per value that leaves the split of its input */
-static const double gather_price = 0.1;              /* per value whose split by a weight is undone */
+static const double astray_price = 1e3;                /* per value that leaves the split of its input */
+static const double gather_price = 1e2;              /* per value whose split by a weight is undone */
 enum { MAX_ENTRIES = 400000, MAX_PLANNED = 5000 };      /* conversions over four axes and more take long to plan */
 
 /* Does the time axis cut the dim that v would be split along? Then the split cannot change: the axes that split an input
@@ -82,12 +82,12 @@ static int data_code(const struct problem *p, const struct part *t, const struct
 
 static bool is_parameter(const struct value *v)
 {
-    return v->def && v->def->op == &op_param;
+    return value_param(v);               /* or its copy in another type */
 }
 
 static bool param_has_line(const struct problem *p, const struct part *t, const struct value *v)
 {
-    const struct param *w = node_param(v->def);
+    const struct param *w = node_param(value_is_copy(v) ? v->def->in[0]->def : v->def);
     return param_line(p->s, v) && code_is_split(sbp_code(w->lay.ax[t->axis]));
 }
 
