@@ -153,6 +153,22 @@ static void write_train(struct writer *w)
     }
 }
 
+/* Shares over one axis or several, whether they split the input or not. */
+static void write_shard(struct writer *w, const struct mesh_axis *axis, int naxis)
+{
+    static const char *const levels[] = {"optimizer", "gradients", "parameters"};
+    unsigned level = pick(w, 3);
+    char axes[80] = "", *to = axes;
+    for (int i = 0; i < naxis; i++)
+        if (strcmp(axis[i].name, "pp") != 0 && chance(w, 70))
+            to += sprintf(to, "%s%s", to == axes ? "" : ", ", axis[i].name);
+    if (to == axes)
+        return;
+    line(w, "shard %s over %s", levels[level], axes);
+    if (chance(w, 30))
+        line(w, level == 2 ? "keep after forward" : "buckets 64 B");
+}
+
 void write_plan(struct writer *w)
 {
     struct mesh_axis axis[4];
@@ -198,6 +214,10 @@ void write_plan(struct writer *w)
             line(w, "recompute %s", w->target[i].pattern);
     if (chance(w, 4))
         line(w, "recompute *");
+    uint64_t state = w->state;           /* the rest of a program is the same with and without the line */
+    if (chance(w, 25))
+        write_shard(w, axis, naxis);
+    w->state = state;
     if (chance(w, 3))
         line(w, "strict");
     w->indent--;
