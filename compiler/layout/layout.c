@@ -451,20 +451,6 @@ static void stack_views(struct stage *s)
     }
 }
 
-/* The cuda kernels hold f32 and integers. */
-static bool runs_on(const struct graph *g, const char *target)
-{
-    for (int i = 0; i < arrlen(g->values) && !strcmp(target, "cuda"); i++) {
-        const struct value *v = g->values[i];
-        if (v->type != TYPE_BF16 && v->type != TYPE_F16)
-            continue;
-        struct diag *d = diag_error(E_TYPE, v->span, "no kernel of the target cuda reads or writes %s", type_name[v->type]);
-        diag_help(d, "leave the `precision` line out, or compile for the target cpu");
-        return false;
-    }
-    return true;
-}
-
 /* Parameters are read from files and inputs from data as f32 and integers: a short type is what a plan computes in. */
 static bool has_kernels(const struct graph *g)
 {
@@ -485,7 +471,7 @@ void layout(struct module *m)
 {
     struct physical *p = m->physical;
     for (int i = 0; i < p->nstage; i++)
-        if (!has_kernels(p->stages[i].graph) || (m->options->target && !runs_on(p->stages[i].graph, m->options->target)))
+        if (!has_kernels(p->stages[i].graph))
             return;
     for (int i = 0; i < p->nstage; i++) {
         struct work w = {.p = p, .s = &p->stages[i]};

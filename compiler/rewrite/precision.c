@@ -206,6 +206,7 @@ static void copy_params(struct precising *r, struct region *forward, struct regi
             struct node *n = node_new(r->g, at, &op_repeat, f->span);
             body->mirror = f->body;
             body->first = f->body->first;
+            body->total = f->body->total;
             body->owner = n;
             n->phase = PHASE_SETUP;
             n->path = f->path;

@@ -155,6 +155,18 @@ extern "C" void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_red
         FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclInt32, reduction(kind), c->nccl, fl_stream()));
 }
 
+extern "C" void fl_all_reduce_bf16(fl_comm *c, fl_bf16 *x, int64_t n, enum fl_reduce kind)
+{
+    if (c && c->size > 1 && n > 0)
+        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclBfloat16, reduction(kind), c->nccl, fl_stream()));
+}
+
+extern "C" void fl_all_reduce_f16(fl_comm *c, fl_f16 *x, int64_t n, enum fl_reduce kind)
+{
+    if (c && c->size > 1 && n > 0)
+        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclHalf, reduction(kind), c->nccl, fl_stream()));
+}
+
 extern "C" void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int bytes)
 {
     int k = fl_comm_size(c), me = fl_comm_rank(c);
@@ -179,56 +191,109 @@ extern "C" void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t ou
     }
 }
 
-extern "C" void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
-                                  enum fl_reduce kind)
+static size_t bytes_of(ncclDataType_t type) { return type == ncclFloat ? 4 : 2; }
+
+static void scatter(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, ncclDataType_t type,
+                    enum fl_reduce kind)
 {
-    int k = fl_comm_size(c), me = fl_comm_rank(c);
+    int k = fl_comm_size(c), me = fl_comm_rank(c), bytes = (int)bytes_of(type);
     if (k == 1) {
-        fl_copy(dst, src, outer * n * inner, 4);
+        fl_copy(dst, src, outer * n * inner, bytes);
         return;
     }
     int64_t most = (n + k - 1) / k, piece = outer * most * inner;
     if (outer == 1 && n % k == 0) {
-        FL_NCCL(ncclReduceScatter(src, dst, (size_t)piece, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+        FL_NCCL(ncclReduceScatter(src, dst, (size_t)piece, type, reduction(kind), c->nccl, fl_stream()));
         return;
     }
-    float *all = (float *)fl_workspace(2, sizeof(float) * (size_t)(piece * (k + 1))), *mine = all + piece * k;
-    fl_fill(all, 0, piece * k);
+    char *all = (char *)fl_workspace(2, (size_t)(piece * (k + 1) * bytes)), *mine = all + piece * k * bytes;
+    fl_fill_bytes(all, 0, piece * k * bytes);
     for (int r = 0; r < k; r++) {
         int64_t at = part_first(n, r, k), rows = part_first(n, r + 1, k) - at;
-        float *rows_of_r = (float *)fl_workspace(3, sizeof(float) * (size_t)piece);
-        fl_take(rows_of_r, src, outer, n, at, rows, inner, 4);
-        fl_put(all + r * piece, rows_of_r, outer, most, 0, rows, inner, 4);
+        void *rows_of_r = fl_workspace(3, (size_t)(piece * bytes));
+        fl_take(rows_of_r, src, outer, n, at, rows, inner, bytes);
+        fl_put(all + r * piece * bytes, rows_of_r, outer, most, 0, rows, inner, bytes);
     }
-    FL_NCCL(ncclReduceScatter(all, mine, (size_t)piece, ncclFloat, reduction(kind), c->nccl, fl_stream()));
-    fl_take(dst, mine, outer, most, 0, part_first(n, me + 1, k) - part_first(n, me, k), inner, 4);
+    FL_NCCL(ncclReduceScatter(all, mine, (size_t)piece, type, reduction(kind), c->nccl, fl_stream()));
+    fl_take(dst, mine, outer, most, 0, part_first(n, me + 1, k) - part_first(n, me, k), inner, bytes);
+}
+
+extern "C" void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
+                                  enum fl_reduce kind)
+{
+    scatter(c, dst, src, outer, n, inner, ncclFloat, kind);
+}
+
+extern "C" void fl_reduce_scatter_bf16(fl_comm *c, fl_bf16 *dst, const fl_bf16 *src, int64_t outer, int64_t n, int64_t inner,
+                                       enum fl_reduce kind)
+{
+    scatter(c, dst, src, outer, n, inner, ncclBfloat16, kind);
+}
+
+extern "C" void fl_reduce_scatter_f16(fl_comm *c, fl_f16 *dst, const fl_f16 *src, int64_t outer, int64_t n, int64_t inner,
+                                      enum fl_reduce kind)
+{
+    scatter(c, dst, src, outer, n, inner, ncclHalf, kind);
+}
+
+static void gather_shares(fl_comm *c, void *whole, const void *mine, int64_t share, ncclDataType_t type)
+{
+    int bytes = (int)bytes_of(type);
+    char *place = (char *)whole + fl_comm_rank(c) * share * bytes;
+    if (fl_comm_size(c) > 1)
+        FL_NCCL(ncclAllGather(mine, whole, (size_t)share, type, c->nccl, fl_stream()));
+    else if (place != mine)
+        fl_copy(place, mine, share, bytes);
+}
+
+/* NCCL reads a whole share for every rank: a piece that ends earlier is copied, zeros behind it. */
+static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n, int64_t share, ncclDataType_t type,
+                           enum fl_reduce kind)
+{
+    int k = fl_comm_size(c), bytes = (int)bytes_of(type);
+    if (k == 1) {
+        fl_copy(mine, whole, n, bytes);
+        return;
+    }
+    if (n < k * share) {
+        char *all = (char *)fl_workspace(2, (size_t)(k * share * bytes));
+        fl_copy(all, whole, n, bytes);
+        fl_fill_bytes(all + n * bytes, 0, (k * share - n) * bytes);
+        whole = all;
+    }
+    FL_NCCL(ncclReduceScatter(whole, mine, (size_t)share, type, reduction(kind), c->nccl, fl_stream()));
 }
 
 extern "C" void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
 {
-    float *place = whole + fl_comm_rank(c) * share;
-    if (fl_comm_size(c) > 1)
-        FL_NCCL(ncclAllGather(mine, whole, (size_t)share, ncclFloat, c->nccl, fl_stream()));
-    else if (place != mine)
-        fl_copy(place, mine, share, 4);
+    gather_shares(c, whole, mine, share, ncclFloat);
 }
 
-/* NCCL reads a whole share for every rank: a piece that ends earlier is copied, zeros behind it. */
-extern "C" void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share,
-                                  enum fl_reduce kind)
+extern "C" void fl_gather_shares_bf16(fl_comm *c, fl_bf16 *whole, const fl_bf16 *mine, int64_t share)
 {
-    int k = fl_comm_size(c);
-    if (k == 1) {
-        fl_copy(mine, whole, n, 4);
-        return;
-    }
-    if (n < k * share) {
-        float *all = (float *)fl_workspace(2, sizeof(float) * (size_t)(k * share));
-        fl_copy(all, whole, n, 4);
-        fl_fill(all + n, 0, k * share - n);
-        whole = all;
-    }
-    FL_NCCL(ncclReduceScatter(whole, mine, (size_t)share, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+    gather_shares(c, whole, mine, share, ncclBfloat16);
+}
+
+extern "C" void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t share)
+{
+    gather_shares(c, whole, mine, share, ncclHalf);
+}
+
+extern "C" void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, ncclFloat, kind);
+}
+
+extern "C" void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share,
+                                       enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, ncclBfloat16, kind);
+}
+
+extern "C" void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share,
+                                      enum fl_reduce kind)
+{
+    scatter_shares(c, mine, whole, n, share, ncclHalf, kind);
 }
 
 /* The part for rank r is cut from src along the dim that becomes split; the part from rank r goes into dst along the

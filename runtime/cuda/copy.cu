@@ -31,12 +31,32 @@ template <typename T> __global__ void fill(T *y, T v, int64_t n)
         y[i] = v;
 }
 
-__global__ void accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
+template <typename T> __global__ void accumulate(T *acc, const T *x, int64_t n, bool first, enum fl_reduce kind)
 {
     FL_GRID_FOR(i, n) {
-        float a = acc[i], v = x[i];
-        acc[i] = first ? v : kind == FL_SUM ? a + v : kind == FL_MAX ? fmaxf(a, v) : fminf(a, v);
+        float v = fl_load(x[i]), a = first ? v : fl_load(acc[i]);
+        acc[i] = fl_store<T>(first ? v : kind == FL_SUM ? a + v : kind == FL_MAX ? fmaxf(a, v) : fminf(a, v));
     }
+}
+
+template <typename Y, typename X> __global__ void convert(Y *y, const X *x, struct fl_strided s, int64_t count)
+{
+    FL_GRID_FOR(i, count) {
+        int64_t rest = i, to = 0, from = 0;
+        for (int d = s.ndim - 1; d >= 0; d--) {
+            int64_t k = rest % s.n[d];
+            rest /= s.n[d];
+            to += k * s.sy[d];
+            from += k * s.sx[d];
+        }
+        y[to] = fl_store<Y>(fl_load(x[from]));
+    }
+}
+
+template <typename Y, typename X> __global__ void convert_dense(Y *y, const X *x, int64_t n)
+{
+    FL_GRID_FOR(i, n)
+        y[i] = fl_store<Y>(fl_load(x[i]));
 }
 
 __global__ void positions(int32_t *y, int64_t base, int64_t n)
@@ -100,7 +120,64 @@ extern "C" void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64
 extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(accumulate, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+        FL_LAUNCH_GRID(accumulate<float>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+}
+
+extern "C" void fl_accumulate_bf16(fl_bf16 *acc, const fl_bf16 *x, int64_t n, bool first, enum fl_reduce kind)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(accumulate<fl_bf16>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+}
+
+extern "C" void fl_accumulate_f16(fl_f16 *acc, const fl_f16 *x, int64_t n, bool first, enum fl_reduce kind)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(accumulate<fl_f16>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+}
+
+extern "C" void fl_fill_bf16(fl_bf16 *y, float v, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_bf16(v).bits, n);
+}
+
+extern "C" void fl_fill_f16(fl_f16 *y, float v, int64_t n)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_f16(v).bits, n);
+}
+
+/* Conversions between the float types: one kernel for each pair. */
+template <typename Y, typename X> static void launch_dense(void *y, const void *x, int64_t n)
+{
+    FL_LAUNCH_GRID((convert_dense<Y, X>), fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (Y *)y, (const X *)x, n);
+}
+
+template <typename Y, typename X> static void launch_strided(void *y, const void *x, const struct fl_strided *s, int64_t n)
+{
+    FL_LAUNCH_GRID((convert<Y, X>), fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (Y *)y, (const X *)x, *s, n);
+}
+
+#define BY_TYPE(t, T, call)                                                                                            \
+    switch (t) {                                                                                                       \
+    case FL_BF16: { using T = fl_bf16; call; break; }                                                                  \
+    case FL_F16: { using T = fl_f16; call; break; }                                                                    \
+    default: { using T = float; call; break; }                                                                         \
+    }
+
+extern "C" void fl_convert(void *y, enum fl_type ty, const void *x, enum fl_type tx, int64_t n)
+{
+    if (n > 0)
+        BY_TYPE(ty, Y, BY_TYPE(tx, X, (launch_dense<Y, X>(y, x, n))))
+}
+
+extern "C" void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum fl_type tx, const struct fl_strided *s)
+{
+    int64_t count = 1;
+    for (int d = 0; d < s->ndim; d++)
+        count *= s->n[d];
+    if (count > 0)
+        BY_TYPE(ty, Y, BY_TYPE(tx, X, (launch_strided<Y, X>(y, x, s, count))))
 }
 
 extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdint.h>
+#include "../fl_types.h"
 
 constexpr int FL_WARP = 32, FL_BLOCK = 256;
 
@@ -40,6 +41,15 @@ template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, in
 void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call);
 cudaStream_t fl_stream(void);                        /* the compute stream */
 void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..3 on the device; grows, kept for the run */
+
+/* An element of any float type as f32, and back. */
+static __device__ __forceinline__ float fl_load(float x) { return x; }
+static __device__ __forceinline__ float fl_load(fl_bf16 x) { return fl_from_bf16(x); }
+static __device__ __forceinline__ float fl_load(fl_f16 x) { return fl_from_f16(x); }
+template <typename T> static __device__ __forceinline__ T fl_store(float x);
+template <> __device__ __forceinline__ float fl_store<float>(float x) { return x; }
+template <> __device__ __forceinline__ fl_bf16 fl_store<fl_bf16>(float x) { return fl_to_bf16(x); }
+template <> __device__ __forceinline__ fl_f16 fl_store<fl_f16>(float x) { return fl_to_f16(x); }
 
 static __device__ __forceinline__ float fl_warp_sum(float v)
 {

@@ -13,34 +13,81 @@ static void check(cublasStatus_t status, int line)
     exit(1);
 }
 
+static cublasHandle_t made(cublasMath_t mode)
+{
+    cublasHandle_t h;
+    check(cublasCreate(&h), __LINE__);
+    check(cublasSetStream(h, fl_stream()), __LINE__);
+    check(cublasSetMathMode(h, mode), __LINE__);
+    return h;
+}
+
 static cublasHandle_t handle(void)
 {
-    static cublasHandle_t h;
-    if (!h) {
-        check(cublasCreate(&h), __LINE__);
-        check(cublasSetStream(h, fl_stream()), __LINE__);
-        check(cublasSetMathMode(h, CUBLAS_PEDANTIC_MATH), __LINE__);
-    }
+    static cublasHandle_t h = made(CUBLAS_PEDANTIC_MATH);
     return h;
+}
+
+/* For operands of 16 bits: tensor cores, but every sum in f32. */
+static cublasHandle_t short_handle(void)
+{
+    static cublasHandle_t h =
+        made((cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    return h;
+}
+
+static cudaDataType_t data_type(enum fl_type t)
+{
+    return t == FL_BF16 ? CUDA_R_16BF : t == FL_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+/* Where element `at` of a tensor lies. */
+static char *element(const void *x, enum fl_type t, int64_t at) { return (char *)x + at * (t == FL_F32 ? 4 : 2); }
+
+/* Batches as three loops, the missing ones of one turn. */
+struct batches { int64_t count[3], sa[3], sb[3], sc[3]; };
+
+static batches batches_of(const struct fl_gemm *g)
+{
+    batches b = {{1, 1, 1}, {0}, {0}, {0}};
+    for (int i = 0; i < g->nbatch; i++) {
+        int to = 3 - g->nbatch + i;
+        b.count[to] = g->batch[i];
+        b.sa[to] = g->sa[i];
+        b.sb[to] = g->sb[i];
+        b.sc[to] = g->sc[i];
+    }
+    return b;
 }
 
 extern "C" void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g)
 {
     if (g->m <= 0 || g->n <= 0)
         return;
-    int64_t count[3] = {1, 1, 1}, sa[3] = {0}, sb[3] = {0}, sc[3] = {0};
-    for (int i = 0; i < g->nbatch; i++) {
-        int to = 3 - g->nbatch + i;
-        count[to] = g->batch[i];
-        sa[to] = g->sa[i];
-        sb[to] = g->sb[i];
-        sc[to] = g->sc[i];
-    }
+    batches n = batches_of(g);
     cublasOperation_t opa = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N, opb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    for (int64_t i = 0; i < count[0]; i++)
-        for (int64_t j = 0; j < count[1]; j++)
+    for (int64_t i = 0; i < n.count[0]; i++)
+        for (int64_t j = 0; j < n.count[1]; j++)
             check(cublasSgemmStridedBatched(handle(), opb, opa, (int)g->n, (int)g->m, (int)g->k, &g->alpha,
-                                            b + i * sb[0] + j * sb[1], (int)g->ldb, sb[2], a + i * sa[0] + j * sa[1], (int)g->lda,
-                                            sa[2], &g->beta, c + i * sc[0] + j * sc[1], (int)g->ldc, sc[2], (int)count[2]),
+                                            b + i * n.sb[0] + j * n.sb[1], (int)g->ldb, n.sb[2],
+                                            a + i * n.sa[0] + j * n.sa[1], (int)g->lda, n.sa[2], &g->beta,
+                                            c + i * n.sc[0] + j * n.sc[1], (int)g->ldc, n.sc[2], (int)n.count[2]),
+                  __LINE__);
+}
+
+/* The same on tensor cores: operands of 16 bits, sums in f32. */
+extern "C" void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g)
+{
+    if (g->m <= 0 || g->n <= 0)
+        return;
+    batches n = batches_of(g);
+    cublasOperation_t opa = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N, opb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    for (int64_t i = 0; i < n.count[0]; i++)
+        for (int64_t j = 0; j < n.count[1]; j++)
+            check(cublasGemmStridedBatchedEx(short_handle(), opb, opa, (int)g->n, (int)g->m, (int)g->k, &g->alpha,
+                                             element(b, t, i * n.sb[0] + j * n.sb[1]), data_type(t), (int)g->ldb, n.sb[2],
+                                             element(a, t, i * n.sa[0] + j * n.sa[1]), data_type(t), (int)g->lda, n.sa[2],
+                                             &g->beta, element(c, tc, i * n.sc[0] + j * n.sc[1]), data_type(tc), (int)g->ldc,
+                                             n.sc[2], (int)n.count[2], CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                   __LINE__);
 }

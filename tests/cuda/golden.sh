@@ -17,5 +17,7 @@ weights=
 [ "$steps" = 20 ] && weights="$golden/final.safetensors $work/f.safetensors"
 mpirun -n "$ranks" --oversubscribe "$work/out/run.double" --load "$golden/init.safetensors" --data "$golden/tokens.bin" \
     --steps "$steps" --metrics "$work/m.jsonl" --export "$work/f.safetensors" --quiet
-"$compare" --steps "$steps" "$golden/run.json" "$work/m.jsonl" $weights
+rounded=
+[ "$plan" = bf16 ] && rounded=--rounded
+"$compare" $rounded --steps "$steps" "$golden/run.json" "$work/m.jsonl" $weights
 [ -n "${KEEP:-}" ] || rm -rf "$work"

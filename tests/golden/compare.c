@@ -1,16 +1,20 @@
-/* compare RUN.json METRICS.jsonl [FINAL.safetensors EXPORT.safetensors]: does a training run equal the reference?
+/* compare [--rounded] [--steps N] RUN.json METRICS.jsonl [FINAL.safetensors EXPORT.safetensors]: does a training run equal
+ * the reference?
  * Tolerances (float64 reference, f32 run): |loss - ref| <= 5e-6, norm within 2e-5 relative, lr within 1e-6 relative at
  * every step, final weights within 5e-5 absolute. The key third of each qkv bias is left out: its true gradient is zero
  * (softmax does not see a shift of all scores), so Adam there amplifies rounding to steps of size lr.
- * With --steps N only the first N steps are compared (and no weights). */
+ * With --steps N only the first N steps are compared (and no weights). With --rounded the run computes in bf16, which has 8
+ * bits: loss within 0.1 %, norm within 1 %, weights within 5e-3, a few of the steps that Adam makes of noise. */
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static int failures;
+static bool rounded;
 
 static void check(double got, double want, double tolerance, const char *what, int step)
 {
@@ -83,7 +87,7 @@ static double compare_weights(const char *want_path, const char *got_path)
             if (i >= low && i < high)
                 continue;
             double d = fabs((double)x[i] - (double)y[i]);
-            if (!(d <= 5e-5)) {
+            if (!(d <= (rounded ? 5e-3 : 5e-5))) {
                 printf("%s[%lld]: %.9g, reference %.9g\n", name, (long long)i, y[i], x[i]);
                 failures++;
                 break;
@@ -97,6 +101,11 @@ static double compare_weights(const char *want_path, const char *got_path)
 int main(int argc, char **argv)
 {
     int limit = 0;
+    if (argc > 1 && !strcmp(argv[1], "--rounded")) {
+        rounded = true;
+        argc--;
+        argv++;
+    }
     if (argc > 2 && !strcmp(argv[1], "--steps")) {
         limit = atoi(argv[2]);
         argc -= 2;
@@ -126,8 +135,8 @@ int main(int argc, char **argv)
         double got_loss = json_number_value(json_object_get(got, "loss"));
         double got_norm = json_number_value(json_object_get(got, "grad_norm"));
         k++;
-        check(got_loss, loss, 5e-6, "loss", k);
-        check(got_norm, norm, 2e-5 * norm, "grad_norm", k);
+        check(got_loss, loss, rounded ? 1e-3 * loss : 5e-6, "loss", k);
+        check(got_norm, norm, (rounded ? 1e-2 : 2e-5) * norm, "grad_norm", k);
         check(json_number_value(json_object_get(got, "lr")), lr, 1e-6 * lr, "lr", k);
         worst_loss = fmax(worst_loss, fabs(got_loss - loss));
         worst_norm = fmax(worst_norm, fabs(got_norm - norm) / norm);

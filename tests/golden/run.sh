@@ -16,5 +16,7 @@ make -s -C "$work/out" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
 export OMP_NUM_THREADS=1
 mpirun -n "$ranks" --oversubscribe "$work/out/run" --load "$golden/init.safetensors" --data "$golden/tokens.bin" --steps "${STEPS:-20}" \
     --metrics "$work/m.jsonl" --export "$work/f.safetensors" --quiet
-"$compare" "$golden/run.json" "$work/m.jsonl" "$golden/final.safetensors" "$work/f.safetensors"
+rounded=
+[ "$plan" = bf16 ] && rounded=--rounded
+"$compare" $rounded "$golden/run.json" "$work/m.jsonl" "$golden/final.safetensors" "$work/f.safetensors"
 rm -rf "$work"

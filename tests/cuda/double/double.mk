@@ -53,7 +53,7 @@ $(BUILD)/faults/%.o: $(HERE)/../faults/%.cu
 
 # The runtime's own tests of kernels and collectives, with the kernels of the cuda target.
 TESTED := $(filter-out $(BUILD)/runtime/main.o,$(SHARED))
-tests: $(patsubst %,$(BUILD)/tests/%,kernels attention collectives)
+tests: $(patsubst %,$(BUILD)/tests/%,kernels attention types collectives)
 $(BUILD)/tests/%: $(ROOT)/tests/runtime/%.c $(TESTED)
 	@mkdir -p $(@D)
 	@$(MPICC) $(CFLAGS_ALL) $(shell pkg-config --cflags cmocka) -MMD -c -o $@.o $<

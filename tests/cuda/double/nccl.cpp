@@ -4,6 +4,7 @@
  * type, reduction), then exchange the data; every member reduces all parts in rank order, so results are the same bits
  * everywhere. A send ends when its receive has been posted, and both must agree on count and type. Calls on one
  * communicator run in the order in which the host made them, whatever their streams. */
+#include <fl_types.h>
 #include "nccl_comm.h"
 #include <memory>
 #include <nccl.h>
@@ -36,7 +37,7 @@ static void mpi(int status, const char *what)
 
 static size_t bytes_of(ncclDataType_t type)
 {
-    return type == ncclChar ? 1 : 4;
+    return type == ncclChar ? 1 : type == ncclHalf || type == ncclBfloat16 ? 2 : 4;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -95,21 +96,37 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* Numbers are added as they are, those of 16 bits in f32 and rounded at each step. */
+static float wide(float x) { return x; }
+static int32_t wide(int32_t x) { return x; }
+static float wide(fl_bf16 x) { return fl_from_bf16(x); }
+static float wide(fl_f16 x) { return fl_from_f16(x); }
+static void put(float *to, float x) { *to = x; }
+static void put(int32_t *to, int32_t x) { *to = x; }
+static void put(fl_bf16 *to, float x) { *to = fl_to_bf16(x); }
+static void put(fl_f16 *to, float x) { *to = fl_to_f16(x); }
+
 template <typename T> static void reduce_into(T *to, const T *from, size_t n, int op)
 {
-    for (size_t i = 0; i < n; i++)
-        to[i] = op == ncclSum ? to[i] + from[i] : op == ncclMax ? (from[i] > to[i] || from[i] != from[i] ? from[i] : to[i])
-                                                                : (from[i] < to[i] || from[i] != from[i] ? from[i] : to[i]);
+    for (size_t i = 0; i < n; i++) {
+        auto a = wide(to[i]), x = wide(from[i]);
+        put(&to[i], op == ncclSum ? a + x : op == ncclMax ? (x > a || x != x ? x : a) : (x < a || x != x ? x : a));
+    }
 }
 
 /* Reduces piece [at, at + n) of all parts, each `whole` elements, into dst. */
 static void reduce_parts(void *dst, const std::vector<char> &parts, int size, size_t whole, size_t at, size_t n, int type, int op)
 {
-    memcpy(dst, parts.data() + at * 4, n * 4);
+    size_t bytes = bytes_of((ncclDataType_t)type);
+    memcpy(dst, parts.data() + at * bytes, n * bytes);
     for (size_t r = 1; r < (size_t)size; r++) {
-        const char *from = parts.data() + (r * whole + at) * 4;
+        const char *from = parts.data() + (r * whole + at) * bytes;
         if (type == ncclFloat)
             reduce_into((float *)dst, (const float *)from, n, op);
+        else if (type == ncclBfloat16)
+            reduce_into((fl_bf16 *)dst, (const fl_bf16 *)from, n, op);
+        else if (type == ncclHalf)
+            reduce_into((fl_f16 *)dst, (const fl_f16 *)from, n, op);
         else
             reduce_into((int32_t *)dst, (const int32_t *)from, n, op);
     }

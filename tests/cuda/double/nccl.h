@@ -4,7 +4,7 @@
 #include <cuda_runtime.h>
 
 enum ncclResult_t { ncclSuccess = 0, ncclInvalidArgument = 4, ncclInvalidUsage = 5 };
-enum ncclDataType_t { ncclChar = 0, ncclInt32 = 2, ncclFloat = 7 };
+enum ncclDataType_t { ncclChar = 0, ncclInt32 = 2, ncclHalf = 6, ncclFloat = 7, ncclBfloat16 = 9 };
 enum ncclRedOp_t { ncclSum, ncclProd, ncclMax, ncclMin };
 typedef struct twin_nccl *ncclComm_t;
 struct ncclUniqueId { char internal[128]; };
