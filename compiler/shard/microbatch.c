@@ -191,15 +191,30 @@ static struct solution attempt(struct timing *t)
 
 /* ---- errors ---- */
 
+static bool has_batch(const struct module *m, const struct param *p)
+{
+    for (int d = 0; d < p->ndim && m->plan->mb_dim; d++)
+        if (dim_same(p->dim[d], m->plan->mb_dim) && !p->is_state && !p->frozen)
+            return true;
+    return false;
+}
+
+static bool reads(const struct node *n, const struct param *p)
+{
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (n->in[k] && n->in[k]->def && n->in[k]->def->op == &op_param && node_ptr(n->in[k]->def, "param") == p)
+            return true;
+    return false;
+}
+
 /* A parameter with the dim that micro-batches cut: its gradient comes a piece at a time, but is updated as one. */
 static bool explain_parameter(const struct timing *t, const struct actor *a)
 {
     const struct module *m = t->s->m;
     const struct param *p = NULL;
-    for (int i = 0; i < arrlen(m->params) && a->phase != PHASE_FORWARD && m->plan->mb_dim; i++)
-        for (int d = 0; d < m->params[i]->ndim; d++)
-            if (dim_same(m->params[i]->dim[d], m->plan->mb_dim) && !m->params[i]->is_state && !m->params[i]->frozen)
-                p = m->params[i];
+    for (int i = 0; i < arrlen(m->params); i++)
+        if (has_batch(m, m->params[i]) && (a->phase != PHASE_FORWARD || reads(a->node, m->params[i])))
+            p = m->params[i];
     if (!p)
         return false;
     struct diag *d = diag_error(E_OPEN_MICROBATCH, p->span, "parameter '%s' has the dim '%s', which micro-batches cut",
@@ -215,13 +230,14 @@ static void explain_open(struct timing *t, const struct actor *a, int operand, i
     const char *tensor = v->path ? v->path : v->def ? v->def->op->name : "value";
     int64_t count = t->s->m->plan->microbatches;
     struct span place = a->node->span.file ? a->node->span : v->span;
+    const char *reader = a->node->op == &op_to ? "this line" : a->node->op->name;
     struct diag *d;
     if (code_is_split(at))
-        d = diag_error(E_OPEN_MICROBATCH, place, "%s needs all of dim '%s' of '%s', but a micro-batch holds 1/%lld of it",
-                       a->node->op->name, v->dim[at - CODE_S]->name ? v->dim[at - CODE_S]->name : "?", tensor, (long long)count);
+        d = diag_error(E_OPEN_MICROBATCH, place, "%s needs all of dim '%s' of '%s', but a micro-batch holds 1/%lld of it", reader,
+                       v->dim[at - CODE_S]->name ? v->dim[at - CODE_S]->name : "?", tensor, (long long)count);
     else
         d = diag_error(E_OPEN_MICROBATCH, place, "%s reads '%s' while it is still a sum over micro-batches",
-                       a->node->op->name, tensor);
+                       reader, tensor);
     if (v->span.file && (v->span.begin != place.begin || v->span.file != place.file))
         diag_label(d, v->span, "'%s' is made here, one micro-batch at a time", tensor);
     else if (t->s->m->plan->mb_span.file)

@@ -110,6 +110,7 @@ static void write_repeat(struct writer *w, int depth)
             add_call_targets(w, l, pattern);
         if (!depth && !shared && !*w->cut && w->blocks >= 0) {
             snprintf(w->cut, sizeof w->cut, "%s", label);
+            snprintf(w->cut_value, sizeof w->cut_value, "%s", name);
             w->blocks = blocks;
         }
     }
@@ -228,6 +229,9 @@ static void write_loss(struct writer *w, bool targets, bool ignore)
         if (chance(w, 50))
             line(w, "output logits = %s", l->name);
     }
+    for (int i = 0; i < w->items; i++)                    /* what a pipeline may cut is to be read */
+        if (*w->cut && !strcmp(w->item[i].name, w->cut_value))
+            write_term(w, &w->item[i], terms++);
     for (int i = w->items - 1; i >= 0 && terms < 4; i--)
         if (!w->item[i].used && w->item[i].kind == KIND_FLOAT && !w->item[i].param)
             write_term(w, &w->item[i], terms++);

@@ -81,6 +81,8 @@ static bool with_param(struct writer *w)
         return false;
     struct item v = *a;
     int n = 1 + (int)pick(w, (unsigned)v.nd);
+    while (n > 1 && v.d[v.nd - n].name == 'N' && chance(w, 90))      /* few models have a parameter by row of the batch */
+        n--;
     struct item *b = add_param(w, n, v.d + v.nd - n);
     b->used = true;
     char text[200];

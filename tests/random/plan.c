@@ -30,6 +30,13 @@ static int size_of(const struct target *t, int d, int micro)
     return t->d[d].name == 'N' ? t->d[d].n / micro : t->d[d].n;
 }
 
+/* A dim other than one; -1 when there is none. */
+static int any_but(struct writer *w, int nd, int but)
+{
+    int d = (int)pick(w, (unsigned)nd);
+    return d != but ? d : nd > 1 ? (d + 1) % nd : -1;
+}
+
 /* A random layout of a tensor, each axis by itself; two axes on one dim come as a pair. */
 static void layout_text(struct writer *w, char *to, const struct target *t, const struct mesh_axis *axis, int naxis,
                         int micro, unsigned split, bool partial)
@@ -40,7 +47,13 @@ static void layout_text(struct writer *w, char *to, const struct target *t, cons
         dim[i] = -1;
         if (!strcmp(axis[i].name, "pp") || !t->nd)
             continue;
-        if (t->input && !strcmp(axis[i].name, "dp") && t->d[0].name == 'N')
+        int rows = -1;
+        for (int d = 0; d < t->nd; d++)
+            rows = t->d[d].name == 'N' ? d : rows;
+        bool bound = rows >= 0 && micro > 1 && !t->param;   /* micro-batches take the rows of every rank for themselves */
+        if (bound && chance(w, 97))
+            dim[i] = strcmp(axis[i].name, "dp") == 0 ? rows : chance(w, split) ? any_but(w, t->nd, rows) : -1;
+        else if (t->input && !strcmp(axis[i].name, "dp") && t->d[0].name == 'N')
             dim[i] = chance(w, 90) ? 0 : -1;
         else if (chance(w, split))
             dim[i] = (int)pick(w, (unsigned)t->nd);
@@ -113,6 +126,20 @@ static void write_data(struct writer *w)
                          index ? "i32" : !strcmp(v->pattern, "keep") ? "u8" : "f32");
     }
     line(w, "data { %s }", text);
+}
+
+/* All ranks and one compute in float64 here: what is tried is where casts, copies and sums stand. */
+static void write_precision(struct writer *w)
+{
+    if (!chance(w, 15))
+        return;
+    const char *type = chance(w, 70) ? "bf16" : "f16";
+    if (chance(w, 50))
+        line(w, "precision %s", type);
+    else if (chance(w, 50) || !w->targets)
+        line(w, "precision %s { grads %s }", type, chance(w, 50) ? "f32" : type);
+    else
+        line(w, "precision %s { master f32; keep f32 on [%s] }", type, w->target[pick(w, (unsigned)w->targets)].pattern);
 }
 
 static const struct target *any_param(struct writer *w)
@@ -198,7 +225,7 @@ void write_plan(struct writer *w)
         }
     for (int i = 0; i < w->targets; i++) {
         const struct target *t = &w->target[i];
-        if (!chance(w, t->input ? 90 : t->param ? 35 : 8))
+        if (!chance(w, t->input ? micro > 1 ? 99 : 90 : t->param ? 35 : 8))
             continue;
         char text[200];
         bool partial = !t->param && !t->input && chance(w, 5);
@@ -220,6 +247,7 @@ void write_plan(struct writer *w)
     w->state = state;
     if (chance(w, 3))
         line(w, "strict");
+    write_precision(w);
     w->indent--;
     line(w, "}");
     write_train(w);

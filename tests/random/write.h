@@ -45,7 +45,7 @@ struct writer {
     struct layer layer[3];
     int layers;
     bool no_params;                  /* no statement may declare one now */
-    char cut[LABEL];                 /* label of a repeat that a pipeline can cut, and its blocks */
+    char cut[LABEL], cut_value[NAME];    /* label of a repeat that a pipeline can cut, what it makes, and its blocks */
     int blocks;
 };
 
