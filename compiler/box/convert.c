@@ -23,10 +23,19 @@ static enum phase phase_of_region(const struct boxer *b, int u, struct region *r
     return boxer_find_root(b, u, r).phase;
 }
 
-/* The region in which a conversion of src for a reader in `at` belongs. */
-static struct region *place_for(const struct boxer *b, int u, struct value *src, struct region *at, enum phase phase)
+/* Is src there once, and read by each micro-batch? */
+static bool once_for_all(const struct boxer *b, int u, const struct value *src, enum phase phase)
 {
-    if (!phase_per_microbatch(phase_of_region(b, u, src->region)) && phase_per_microbatch(phase))
+    return !phase_per_microbatch(phase_of_region(b, u, src->region)) && phase_per_microbatch(phase);
+}
+
+/* The region in which a conversion of src for a reader in `at` belongs. */
+static struct region *place_for(const struct boxer *b, int u, struct value *src, const struct layout *need,
+                                struct region *at, enum phase phase)
+{
+    int mb = b->mesh->mb;
+    bool piece = axis_moves(b->mesh, mb) && need->ax[mb].kind == SBP_S;    /* each micro-batch takes its own */
+    if (once_for_all(b, u, src, phase) && !piece)
         return src->region;              /* once is enough */
     for (struct region *r = at; r; r = r->parent)
         if (same_walk(r, src->region))
@@ -186,7 +195,12 @@ struct value *boxer_convert(struct boxer *b, int u, struct value *src, const str
     src = boxer_accumulated(b, u, src, need);
     if (layout_agrees(b->mesh, &src->lay, need))
         return src;
-    struct region *place = place_for(b, u, src, at, phase);
+    struct region *place = place_for(b, u, src, need, at, phase);
+    if (place != src->region && once_for_all(b, u, src, phase)) {
+        struct layout whole = *need;     /* all but the piece once */
+        whole.ax[b->mesh->mb] = (struct sbp){.kind = SBP_B};
+        src = boxer_convert(b, u, src, &whole, at, phase);
+    }
     if (all_zero(src)) {
         struct value **list = hmget(b->variants, src);
         for (int i = 0; i < arrlen(list); i++)

@@ -473,9 +473,9 @@ static int plain_path(const struct value *v, const struct layout *from, const st
                 if (v->dim[d]->size > 1)
                     offer(&s, a, (struct sbp){ SBP_S, (uint8_t)d, 0 });
             for (int b = 0; b < m->naxis; b++) {
-                if (at.ax[b].kind == SBP_S)
+                if (at.ax[b].kind == SBP_S && at.ax[b].dim != DIM_FLAT)
                     offer(&s, a, at.ax[b]);
-                if (goal.ax[b].kind == SBP_S)
+                if (goal.ax[b].kind == SBP_S && goal.ax[b].dim != DIM_FLAT)
                     offer(&s, a, goal.ax[b]);
             }
         }
