@@ -4,6 +4,7 @@
  * of kernel.c does it. */
 #include "../ops/common.h"
 #include "nest.h"
+#include <ctype.h>
 #include <string.h>
 
 enum kind { ROWS, COLUMNS, CONTRACTED, BATCH, KINDS };
@@ -149,6 +150,18 @@ static const char *list(const struct sym *s, int count)
     return text;
 }
 
+/* Do some ranks add up nothing? The first loop that they skip, as a condition; NULL when no rank does. */
+static const char *nothing_to_add(const struct nest *sum)
+{
+    const char *s = NULL;
+    for (int i = 0; i < sum->loops; i++) {
+        const char *extent = sym_text(sum->extent[i]);
+        if (!isdigit((unsigned char)extent[0]))
+            s = s ? mem_printf("%s || %s == 0", s, extent) : mem_printf("%s == 0", extent);
+    }
+    return s;
+}
+
 static void emit_gemm(struct emitter *e, const struct node *n, const struct nest *kinds, const struct gemm *g)
 {
     enum { BATCHES = 3 };
@@ -159,16 +172,16 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     int first = batch.loops > BATCHES ? batch.loops - BATCHES : 0, depth = 0;
     for (int i = 0; i < first; i++, e->indent++, depth++)
         plain(e, "for (int64_t e%d = 0; e%d < %s; e%d++)", i, i, sym_text(batch.extent[i]), i);
-    const char *again = node_int(n, "accumulate", 0) ? "mb" : NULL;
-    for (int i = 0; i < sum.loops; i++, e->indent++, depth++) {
-        plain(e, "for (int64_t s%d = 0; s%d < %s; s%d++)", i, i, sym_text(sum.extent[i]), i);
+    const char *again = node_int(n, "accumulate", 0) ? "mb" : NULL, *before = again;
+    for (int i = 0; i < sum.loops; i++)
         again = again ? mem_printf("%s || s%d", again, i) : mem_printf("s%d", i);
-    }
     const char *name[3] = {tensor_name(e, n->out[0]), tensor_name(e, n->in[0]), tensor_name(e, n->in[1])};
+    const char *start[3];
     for (int t = 0; t < 3; t++) {
         struct nest outer = batch;
         outer.loops = first;
-        name[t] = moved(moved(name[t], &outer, t, 0, 'e'), &sum, t, 0, 's');
+        start[t] = moved(name[t], &outer, t, 0, 'e');
+        name[t] = moved(start[t], &sum, t, 0, 's');
     }
     int count = batch.loops - first, x = g->swapped ? B : A, y = g->swapped ? A : B;
     const char *batches = "";
@@ -179,15 +192,23 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     struct sym m = g->swapped ? g->n : g->m, columns = g->swapped ? g->m : g->n;
     const char *trans = mem_printf("%s%s", (g->swapped ? !g->tb : g->ta) ? ".ta = true, " : "",
                                    (g->swapped ? !g->ta : g->tb) ? ".tb = true, " : "");
-    const char *beta = again ? mem_printf(", .beta = %s ? 1.0f : 0.0f", again) : "";
     enum type to = n->out[0]->type, from = n->in[0]->type;
-    const char *operands = mem_printf("(%s, %s, %s", name[C], name[x], name[y]);
-    if (from != TYPE_F32)
-        operands = mem_printf("_as(%s, %s, %s, %s, %s", name[C], type_word(to), name[x], name[y], type_word(from));
-    line(e, n, "fl_gemm%s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, "
-         ".ldc = %s, .alpha = 1.0f%s%s));", operands, sym_text(m), sym_text(columns), sym_text(g->k),
-         trans, sym_text(g->swapped ? g->ldb : g->lda), sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta,
-         batches);
+    const char *empty = nothing_to_add(&sum);
+    for (bool adds = !empty;; adds = true) {         /* first: where there is nothing to add up, the result is 0 still */
+        const char *const *at = adds ? name : start, *held = adds ? again : before;
+        const char *beta = held ? mem_printf(", .beta = %s ? 1.0f : 0.0f", held) : "";
+        const char *operands = mem_printf("(%s, %s, %s", at[C], at[x], at[y]);
+        if (from != TYPE_F32)
+            operands = mem_printf("_as(%s, %s, %s, %s, %s", at[C], type_word(to), at[x], at[y], type_word(from));
+        for (int i = 0; adds && i < sum.loops; i++, e->indent++, depth++)
+            plain(e, "for (int64_t s%d = 0; s%d < %s; s%d++)", i, i, sym_text(sum.extent[i]), i);
+        line(e, n, "%sfl_gemm%s, FL_REF(struct fl_gemm, .m = %s, .n = %s, .k = %s, %s.lda = %s, .ldb = %s, "
+             ".ldc = %s, .alpha = 1.0f%s%s));", adds ? "" : mem_printf("if (%s) ", empty), operands, sym_text(m),
+             sym_text(columns), adds ? sym_text(g->k) : "0", trans, sym_text(g->swapped ? g->ldb : g->lda),
+             sym_text(g->swapped ? g->lda : g->ldb), sym_text(g->ldc), beta, batches);
+        if (adds)
+            break;
+    }
     e->indent -= depth;
 }
 
