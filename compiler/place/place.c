@@ -54,8 +54,9 @@ static int made_on(const struct placing *p, struct node *n)
     return n->body->reverse ? first_stage(cut) : last_stage(cut);
 }
 
-/* The stages that one node reads from, over its operands and, for a repeat, over what its body captures. */
-struct reach { int low, high; struct value *highest; };
+/* The stages that one node reads from, over its operands and, for a repeat, over what its body captures: the highest, and
+ * the lowest that it reads gradients from. */
+struct reach { int high, gradients; struct value *highest; };
 
 static void see(const struct placing *p, struct reach *r, struct node *n, const struct node *around)
 {
@@ -64,8 +65,9 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
         if (!is_data(v) || node_at_root(v->def) == around)
             continue;
         int s = made_on(p, v->def);
-        if (s < r->low)
-            r->low = s;
+        enum phase phase = node_at_root(v->def)->phase;
+        if (s < r->gradients && (phase == PHASE_BACKWARD || phase == PHASE_WEIGHT))
+            r->gradients = s;
         if (s > r->high) {
             r->high = s;
             r->highest = v;
@@ -77,7 +79,7 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
 
 static struct reach reach_of(const struct placing *p, struct node *n)
 {
-    struct reach r = { p->stages, -1, NULL };
+    struct reach r = { -1, p->stages, NULL };
     see(p, &r, n, n);
     return r;
 }
@@ -228,8 +230,8 @@ static void place_backward(struct placing *p)
             n->stage = node_at_root(n->forward)->stage;
             continue;
         }
-        struct reach r = reach_of(p, n);
-        n->stage = r.high < 0 ? p->last : r.low;
+        struct reach r = reach_of(p, n);             /* gradients flow down from there; what the forward made was sent up */
+        n->stage = r.gradients < p->stages ? r.gradients : r.high < 0 ? p->last : r.high;
     }
 }
 
