@@ -184,6 +184,7 @@ static struct node *split_repeat(struct splitting *s, struct node *n, struct reg
     w->body = b;
     b->owner = w;
     b->first = a->first;
+    b->total = a->total;
     b->reverse = a->reverse;
     b->mirror = a->mirror;
     for (int k = 0; k < arrlen(n->in); k++) {

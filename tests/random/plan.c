@@ -19,10 +19,46 @@ static int write_mesh(struct writer *w, struct mesh_axis *axis, bool stages)
     if (stages)
         strcpy(axis[pick(w, (unsigned)n)].name, "pp");
     char text[100], *t = text;
+    int group = n > 1 && chance(w, 15) ? (int)pick(w, (unsigned)n - 1) : -1;    /* this axis and the next under one name */
     for (int i = 0; i < n; i++)
-        t += sprintf(t, "%s%s: %d", i ? ", " : "", axis[i].name, axis[i].size);
+        t += sprintf(t, "%s%s%s: %d%s", i ? ", " : "", i == group ? "g: (" : "", axis[i].name, axis[i].size,
+                     group >= 0 && i == group + 1 ? ")" : "");
     line(w, "mesh m = [%s]", text);
     return n;
+}
+
+/* The blocks of the repeat that is cut: evenly, or stage by stage by hand. */
+static void split_text(struct writer *w, char *to, int stages)
+{
+    if (chance(w, 75)) {
+        sprintf(to, "%s", w->blocks % stages ? " uneven" : "");
+        return;
+    }
+    int left = w->blocks;
+    to += sprintf(to, " = [");
+    for (int i = 0; i < stages; i++) {
+        int n = i == stages - 1 ? left : (int)pick(w, (unsigned)left + 1);
+        to += sprintf(to, "%s%d", i ? ", " : "", n);
+        left -= n;
+    }
+    sprintf(to, "]");
+}
+
+static void write_pipeline(struct writer *w, int stages)
+{
+    static const char *const schedules[] = {"one_f_one_b", "gpipe", "interleaved(2)", "interleaved(3)", "zb_h1", "zb_h2",
+                                            "zb_v"};
+    static const int chunks[] = {1, 1, 2, 3, 1, 1, 2};
+    unsigned k = pick(w, 7);
+    char split[200];
+    split_text(w, split, stages * chunks[k]);
+    line(w, "pipeline over pp { schedule = %s; split %s%s%s }", schedules[k], w->cut, split,
+         chance(w, 20) ? "; split backward" : "");
+    for (int i = 0; i < w->targets; i++) {
+        const struct target *t = &w->target[i];
+        if (!t->param && !t->input && !strchr(t->pattern, '[') && !strchr(t->pattern, '.') && chance(w, 3))
+            line(w, "place %s on m.pp[%d]", t->pattern, chance(w, 70) ? stages - 1 : (int)pick(w, (unsigned)stages));
+    }
 }
 
 static int size_of(const struct target *t, int d, int micro)
@@ -215,14 +251,8 @@ void write_plan(struct writer *w)
         line(w, "microbatches %d over N", micro);
     }
     for (int i = 0; i < naxis; i++)
-        if (!strcmp(axis[i].name, "pp")) {
-            static const char *const schedules[] = {"one_f_one_b", "gpipe", "interleaved(2)", "interleaved(3)", "zb_h1",
-                                                    "zb_h2", "zb_v"};
-            static const int chunks[] = {1, 1, 2, 3, 1, 1, 2};
-            unsigned k = pick(w, 7);
-            line(w, "pipeline over pp { schedule = %s; split %s%s%s }", schedules[k], w->cut,
-                 w->blocks % (axis[i].size * chunks[k]) ? " uneven" : "", chance(w, 20) ? "; split backward" : "");
-        }
+        if (!strcmp(axis[i].name, "pp"))
+            write_pipeline(w, axis[i].size);
     for (int i = 0; i < w->targets; i++) {
         const struct target *t = &w->target[i];
         if (!chance(w, t->input ? micro > 1 ? 99 : 90 : t->param ? 35 : 8))
