@@ -366,6 +366,12 @@ void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, i
 void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
                        int64_t n);
 
+/* w and y, or dy, of type t */
+void fl_embedding_as(void *y, const int32_t *ids, const void *w, enum fl_type t, int64_t count, int64_t base, int64_t rows,
+                     int64_t n);
+void fl_embedding_grad_as(float *dw, const void *dy, enum fl_type t, const int32_t *ids, int64_t count, int64_t base,
+                          int64_t rows, int64_t n);
+
 /* ---- along one dim: the one that is `reduced` in d, which describes x ---- */
 void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse);     /* running sums; 0 in padding */
 /* The k largest, largest first, of equal ones the first; both results may be NULL. They have k entries in that dim. */
@@ -388,6 +394,16 @@ void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t ro
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                 const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                 float smoothing);
+
+/* logits, and dlogits, of type t */
+void fl_ce_max_as(float *m, const void *logits, enum fl_type t, int64_t rows, int64_t n, int64_t base, int64_t valid);
+void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, const float *m, int64_t rows, int64_t n, int64_t base,
+                      int64_t valid);
+void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
+                   int64_t base, int64_t valid, int32_t ignore, float smoothing);
+void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum fl_type t, const float *m, const float *s,
+                   const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                   float smoothing);
 
 /* ---- random: element i of the logical tensor depends on (seed, path hash, step, block, i) only ---- */
 struct fl_place {                        /* the local part of a logical tensor */

@@ -214,6 +214,10 @@ static const char *word(struct call *c, const char *w)
         return "&run->step";
     if (!strcmp(w, "mb"))
         return "mb";
+    if (!strcmp(w, "as"))
+        return value_arg(c)->type == TYPE_F32 ? "" : "_as";
+    if (!strcmp(w, "type"))
+        return value_arg(c)->type == TYPE_F32 ? "" : mem_printf(", %s", type_word(value_arg(c)->type));
     if (!strcmp(w, "settings"))
         return settings(c);
     BUG("%s: a call format has the unknown word '%s'", n->op->name, w);

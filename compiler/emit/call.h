@@ -11,6 +11,8 @@
  *     %ignore             "true, -100" or "false, 0"            %skip        the ignored class, or one that is none
  *     %attention          &(struct fl_attention){..}            %place(o0)   &(struct fl_place){..}
  *     %key %block         hash and block of a random op         %step        the scalars of the step
+ *     %as(i0,o0)          "_as" where these tensors are all of one short type, the name of a kernel that knows it; "" for f32
+ *     %type(i0)           ", FL_BF16", the type as a further argument; "" for f32
  *     %settings           those of the optimizer, decay             %mb          the running micro-batch
  *
  * A dim is a number, negative from the end, or the name of an int attribute, which may be followed by +1. */

@@ -1,7 +1,9 @@
-/* Which kernels know the short float types. What moves elements, element-wise loops, contractions and conversions do; the
- * others compute in f32 alone, so their call reads and writes dense f32 copies, made for the call in room of its own. */
+/* Which kernels know the short float types. What moves elements, element-wise loops, contractions, conversions and calls
+ * that name a type (emit/call.h) do; the others compute in f32 alone, so their call reads and writes dense f32 copies, made for the call in room of its own. */
 #include "../op.h"
 #include "place.h"
+#include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNED = 16 };                   /* elements: copies start on 64 bytes */
 
@@ -25,9 +27,26 @@ static bool in_f32_alone(const struct node *n)
     return n->op->call || n->op == &op_sum;
 }
 
+/* Does the call know v in its type? Its format lists such tensors, "%as(i0,o0)", which must all be of one type. */
+static bool known(const struct node *n, const struct value *v)
+{
+    const char *at = n->op->call ? strstr(n->op->call, "%as(") : NULL;
+    bool listed = false;
+    for (at = at ? at + strlen("%as(") : NULL; at; at = *at == ',' ? at + 1 : NULL) {
+        char *end;
+        long k = strtol(at + 1, &end, 10);
+        const struct value *u = *at == 'i' ? n->in[k] : n->out[k];
+        listed |= u == v;
+        if (u->type != v->type)
+            return false;
+        at = end;
+    }
+    return listed;
+}
+
 bool goes_wide(const struct node *n, const struct value *v)
 {
-    return v && v->buffer && is_short(v) && in_f32_alone(n);
+    return v && v->buffer && is_short(v) && in_f32_alone(n) && !known(n, v);
 }
 
 int64_t wide_elements(const struct physical *p, const struct value *v)

@@ -305,7 +305,7 @@ const struct op op_ce_max = {
     .shape = shape_row,
     .extra = extra_max,
     .ref = ref_max,
-    .call = "fl_ce_max(%o0, %i0, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
+    .call = "fl_ce_max%as(i0)(%o0, %i0%type(i0), %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
 };
 
 const struct op op_ce_sum = {
@@ -318,7 +318,7 @@ const struct op op_ce_sum = {
     .shape = shape_row,
     .extra = extra_sum,
     .ref = ref_sum,
-    .call = "fl_ce_sum_exp(%o0, %i0, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
+    .call = "fl_ce_sum_exp%as(i0)(%o0, %i0%type(i0), %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
 };
 
 const struct op op_ce_pick = {
@@ -331,7 +331,7 @@ const struct op op_ce_pick = {
     .shape = shape_row,
     .extra = extra_pick,
     .ref = ref_pick,
-    .call = "fl_ce_pick(%o0, %i0, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, %num(smoothing,0))",
+    .call = "fl_ce_pick%as(i0)(%o0, %i0%type(i0), %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, %num(smoothing,0))",
 };
 
 const struct op op_ce_grad = {
@@ -344,6 +344,6 @@ const struct op op_ce_grad = {
     .shape = shape_like_logits,
     .extra = extra_grad,
     .ref = ref_part_grad,
-    .call = "fl_ce_grad(%o0, %i4, %i0, %i2, %i3, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, "
+    .call = "fl_ce_grad%as(i0,o0)(%o0, %i4, %i0%type(i0), %i2, %i3, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, "
             "%num(smoothing,0))",
 };

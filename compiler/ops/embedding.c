@@ -60,7 +60,7 @@ const struct op op_embedding = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
-    .call = "fl_embedding(%o0, %i0, %i1, %count(i0), %base(i1,0), %extent(i1,0), %last(i1))",
+    .call = "fl_embedding%as(i1,o0)(%o0, %i0, %i1%type(i1), %count(i0), %base(i1,0), %extent(i1,0), %last(i1))",
     .shapes = "ids i32 [..], table [R, D] -> [.., D]",
     .more = "rows of the table: the result is P(sum); a rank knows its rows",
 };
@@ -108,5 +108,5 @@ const struct op op_embedding_grad = {
     .shape = shape_grad,
     .extra = extra_grad,
     .ref = ref_grad,
-    .call = "fl_embedding_grad(%o0, %i1, %i0, %count(i0), %base(o0,0), %extent(o0,0), %last(o0))",
+    .call = "fl_embedding_grad%as(i1)(%o0, %i1%type(i1), %i0, %count(i0), %base(o0,0), %extent(o0,0), %last(o0))",
 };

@@ -25,14 +25,11 @@ static float row_sum_exp(const float *x, float top, int64_t n)
 static float row_pick(const float *x, int64_t target, int64_t n, int64_t valid, float smoothing)
 {
     float p = target >= 0 && target < n ? (1 - smoothing) * x[target] : 0;
-    if (smoothing > 0) {
-        double sum = 0;
+    double sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < n; j++)
-            sum += x[j];
-        p += (float)(smoothing * sum / (double)valid);
-    }
-    return p;
+    for (int64_t j = 0; j < n; j++)
+        sum += x[j];
+    return p + (float)(smoothing * sum / (double)valid);
 }
 
 /* d loss / dx[j] = softmax[j] - (1 - smoothing) [j = target] - smoothing / valid; 0 in padding. */
@@ -49,40 +46,87 @@ static void row_grad(float *dx, float dloss, const float *x, float top, float su
         dx[target] -= dloss * (1 - smoothing);
 }
 
-void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
+/* n entries of a tensor of type t from `at` on, as f32: where they lie, or in scratch. */
+static const float *as_f32(const void *x, enum fl_type t, int64_t at, int64_t n)
+{
+    if (t == FL_F32)
+        return (const float *)x + at;
+    float *row = fl_thread_scratch(2 * n * (int64_t)sizeof(float));
+    fl_load_row(row, fl_element(x, t, at), t, 1, n);
+    return row;
+}
+
+void fl_ce_max_as(float *m, const void *logits, enum fl_type t, int64_t rows, int64_t n, int64_t base, int64_t valid)
 {
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
     for (int64_t r = 0; r < rows; r++)
-        m[r] = row_max(logits + r * n, columns(n, base, valid));
+        m[r] = row_max(as_f32(logits, t, r * n, n), columns(n, base, valid));
+}
+
+void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, const float *m, int64_t rows, int64_t n, int64_t base,
+                      int64_t valid)
+{
+#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
+    for (int64_t r = 0; r < rows; r++)
+        s[r] = row_sum_exp(as_f32(logits, t, r * n, n), m[r], columns(n, base, valid));
+}
+
+/* Without smoothing only one entry of the row is read. */
+static float pick(const void *logits, enum fl_type t, int64_t at, int64_t n, int64_t target, int64_t valid_here,
+                  int64_t valid, float smoothing)
+{
+    bool inside = target >= 0 && target < valid_here;
+    if (smoothing > 0)
+        return row_pick(as_f32(logits, t, at, n), target, valid_here, valid, smoothing);
+    return inside ? *as_f32(logits, t, at + target, 1) : 0;
+}
+
+void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
+                   int64_t base, int64_t valid, int32_t ignore, float smoothing)
+{
+#pragma omp parallel for if (rows > FL_GRAIN || smoothing > 0)
+    for (int64_t r = 0; r < rows; r++)
+        p[r] = target[r] == ignore ? 0 : pick(logits, t, r * n, n, target[r] - base, columns(n, base, valid), valid, smoothing);
+}
+
+void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum fl_type t, const float *m, const float *s,
+                   const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                   float smoothing)
+{
+#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
+    for (int64_t r = 0; r < rows; r++) {
+        void *to = fl_place_of(dlogits, t, r * n);
+        if (target[r] == ignore) {
+            memset(to, 0, (size_t)(n * fl_type_bytes(t)));
+            continue;
+        }
+        const float *x = as_f32(logits, t, r * n, n);
+        float *dx = t == FL_F32 ? to : (float *)fl_thread_scratch(2 * n * (int64_t)sizeof(float)) + n;
+        row_grad(dx, dloss[r], x, m[r], s[r], target[r] - base, columns(n, base, valid), n, valid, smoothing);
+        if (t != FL_F32)
+            fl_store_row(to, t, 1, dx, n);
+    }
+}
+
+void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
+{
+    fl_ce_max_as(m, logits, FL_F32, rows, n, base, valid);
 }
 
 void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid)
 {
-#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
-    for (int64_t r = 0; r < rows; r++)
-        s[r] = row_sum_exp(logits + r * n, m[r], columns(n, base, valid));
+    fl_ce_sum_exp_as(s, logits, FL_F32, m, rows, n, base, valid);
 }
 
 void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
                 int64_t valid, int32_t ignore, float smoothing)
 {
-#pragma omp parallel for if (rows > FL_GRAIN || smoothing > 0)
-    for (int64_t r = 0; r < rows; r++)
-        p[r] = target[r] == ignore
-                   ? 0
-                   : row_pick(logits + r * n, target[r] - base, columns(n, base, valid), valid, smoothing);
+    fl_ce_pick_as(p, logits, FL_F32, target, rows, n, base, valid, ignore, smoothing);
 }
 
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                 const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                 float smoothing)
 {
-#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
-    for (int64_t r = 0; r < rows; r++) {
-        if (target[r] == ignore)
-            memset(dlogits + r * n, 0, (size_t)n * sizeof(float));
-        else
-            row_grad(dlogits + r * n, dloss[r], logits + r * n, m[r], s[r], target[r] - base, columns(n, base, valid),
-                     n, valid, smoothing);
-    }
+    fl_ce_grad_as(dlogits, dloss, logits, FL_F32, m, s, target, rows, n, base, valid, ignore, smoothing);
 }

@@ -2,20 +2,27 @@
  * the order of the ids. */
 #include "cpu.h"
 
-void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+void fl_embedding_as(void *y, const int32_t *ids, const void *w, enum fl_type t, int64_t count, int64_t base, int64_t rows,
+                     int64_t n)
 {
+    int64_t bytes = n * fl_type_bytes(t);
 #pragma omp parallel for if (count * n > FL_GRAIN)
     for (int64_t i = 0; i < count; i++) {
         int64_t row = ids[i] - base;
         if (row >= 0 && row < rows)
-            memcpy(y + i * n, w + row * n, (size_t)n * sizeof(float));
+            memcpy((char *)y + i * bytes, (const char *)w + row * bytes, (size_t)bytes);
         else
-            memset(y + i * n, 0, (size_t)n * sizeof(float));
+            memset((char *)y + i * bytes, 0, (size_t)bytes);
     }
 }
 
-void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
-                       int64_t n)
+void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    fl_embedding_as(y, ids, w, FL_F32, count, base, rows, n);
+}
+
+void fl_embedding_grad_as(float *dw, const void *dy, enum fl_type t, const int32_t *ids, int64_t count, int64_t base,
+                          int64_t rows, int64_t n)
 {
     /* counting sort: the places of row r are order[start[r]] .. order[start[r + 1] - 1], ascending */
     int32_t *start = fl_scratch(FL_SCRATCH_INDEX, (rows + 2 + count) * (int64_t)sizeof(int32_t)),
@@ -38,12 +45,23 @@ void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t c
         float *to = dw + r * n;
         memset(to, 0, (size_t)n * sizeof(float));
         for (int32_t p = start[r]; p < start[r + 1]; p++) {
-            const float *from = dy + order[p] * n;
+            const float *from = (const float *)dy + order[p] * n;
+            if (t != FL_F32) {
+                float *row = fl_thread_scratch(n * (int64_t)sizeof(float));
+                fl_load_row(row, fl_element(dy, t, order[p] * n), t, 1, n);
+                from = row;
+            }
 #pragma omp simd
             for (int64_t d = 0; d < n; d++)
                 to[d] += from[d];
         }
     }
+}
+
+void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
+                       int64_t n)
+{
+    fl_embedding_grad_as(dw, dy, FL_F32, ids, count, base, rows, n);
 }
 
 void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,

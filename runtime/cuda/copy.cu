@@ -158,17 +158,10 @@ template <typename Y, typename X> static void launch_strided(void *y, const void
     FL_LAUNCH_GRID((convert<Y, X>), fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (Y *)y, (const X *)x, *s, n);
 }
 
-#define BY_TYPE(t, T, call)                                                                                            \
-    switch (t) {                                                                                                       \
-    case FL_BF16: { using T = fl_bf16; call; break; }                                                                  \
-    case FL_F16: { using T = fl_f16; call; break; }                                                                    \
-    default: { using T = float; call; break; }                                                                         \
-    }
-
 extern "C" void fl_convert(void *y, enum fl_type ty, const void *x, enum fl_type tx, int64_t n)
 {
     if (n > 0)
-        BY_TYPE(ty, Y, BY_TYPE(tx, X, (launch_dense<Y, X>(y, x, n))))
+        FL_BY_TYPE(ty, Y, FL_BY_TYPE(tx, X, (launch_dense<Y, X>(y, x, n))))
 }
 
 extern "C" void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum fl_type tx, const struct fl_strided *s)
@@ -177,7 +170,7 @@ extern "C" void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum
     for (int d = 0; d < s->ndim; d++)
         count *= s->n[d];
     if (count > 0)
-        BY_TYPE(ty, Y, BY_TYPE(tx, X, (launch_strided<Y, X>(y, x, s, count))))
+        FL_BY_TYPE(ty, Y, FL_BY_TYPE(tx, X, (launch_strided<Y, X>(y, x, s, count))))
 }
 
 extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)

@@ -8,33 +8,36 @@ static int64_t valid_columns(int64_t n, int64_t base, int64_t valid)
     return k < 0 ? 0 : k < n ? k : n;
 }
 
-__global__ void ce_max_kernel(float *m, const float *logits, int64_t rows, int64_t n, int64_t columns)
+template <typename T>
+__global__ void ce_max_kernel(float *m, const T *logits, int64_t rows, int64_t n, int64_t columns)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float v = -INFINITY;
         for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-            v = fmaxf(v, logits[r * n + i]);
+            v = fmaxf(v, fl_load(logits[r * n + i]));
         v = fl_block_max(v, scratch);
         if (threadIdx.x == 0)
             m[r] = v;
     }
 }
 
-__global__ void ce_sum_exp_kernel(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t columns)
+template <typename T>
+__global__ void ce_sum_exp_kernel(float *s, const T *logits, const float *m, int64_t rows, int64_t n, int64_t columns)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float v = 0;
         for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-            v += expf(logits[r * n + i] - m[r]);
+            v += expf(fl_load(logits[r * n + i]) - m[r]);
         v = fl_block_sum(v, scratch);
         if (threadIdx.x == 0)
             s[r] = v;
     }
 }
 
-__global__ void ce_pick_kernel(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+template <typename T>
+__global__ void ce_pick_kernel(float *p, const T *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
                                int64_t columns, int64_t valid, int32_t ignore, float smoothing)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
@@ -42,19 +45,20 @@ __global__ void ce_pick_kernel(float *p, const float *logits, const int32_t *tar
         float mean = 0;
         if (smoothing != 0) {
             for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-                mean += logits[r * n + i];
+                mean += fl_load(logits[r * n + i]);
             mean = fl_block_sum(mean, scratch) / (float)valid;
         }
         if (threadIdx.x == 0) {
             int64_t t = (int64_t)target[r] - base;
-            float x = t >= 0 && t < columns ? logits[r * n + t] : 0.0f;
+            float x = t >= 0 && t < columns ? fl_load(logits[r * n + t]) : 0.0f;
             p[r] = target[r] == ignore ? 0.0f : (1 - smoothing) * x + smoothing * mean;
         }
     }
 }
 
 /* d loss / d x[i] = softmax[i] - (1 - smoothing) [i = target] - smoothing / valid. */
-__global__ void ce_grad_kernel(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
+template <typename T>
+__global__ void ce_grad_kernel(T *dlogits, const float *dloss, const T *logits, const float *m, const float *s,
                                const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t columns, int64_t valid,
                                int32_t ignore, float smoothing)
 {
@@ -62,37 +66,63 @@ __global__ void ce_grad_kernel(float *dlogits, const float *dloss, const float *
         float g = target[r] == ignore ? 0.0f : dloss[r], factor = 1.0f / s[r];
         int64_t t = (int64_t)target[r] - base;
         for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK) {
-            float d = expf(logits[r * n + i] - m[r]) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid;
-            dlogits[r * n + i] = i < columns && g != 0 ? g * d : 0.0f;
+            float d = expf(fl_load(logits[r * n + i]) - m[r]) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid;
+            dlogits[r * n + i] = fl_store<T>(i < columns && g != 0 ? g * d : 0.0f);
         }
     }
 }
 
-extern "C" void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
+extern "C" void fl_ce_max_as(float *m, const void *logits, enum fl_type t, int64_t rows, int64_t n, int64_t base, int64_t valid)
 {
     if (rows > 0)
-        FL_LAUNCH_GRID(ce_max_kernel, fl_blocks_for(rows, 1), FL_BLOCK, m, logits, rows, n, valid_columns(n, base, valid));
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_max_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, m, (const T *)logits, rows, n,
+                                        valid_columns(n, base, valid)))
+}
+
+extern "C" void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, const float *m, int64_t rows, int64_t n, int64_t base,
+                                 int64_t valid)
+{
+    if (rows > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_sum_exp_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, s, (const T *)logits, m, rows, n,
+                                        valid_columns(n, base, valid)))
+}
+
+extern "C" void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
+                              int64_t base, int64_t valid, int32_t ignore, float smoothing)
+{
+    if (rows > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_pick_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, p, (const T *)logits, target, rows, n,
+                                        base, valid_columns(n, base, valid), valid, ignore, smoothing))
+}
+
+extern "C" void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum fl_type t, const float *m, const float *s,
+                              const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                              float smoothing)
+{
+    if (rows > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_grad_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, (T *)dlogits, dloss, (const T *)logits,
+                                        m, s, target, rows, n, base, valid_columns(n, base, valid), valid, ignore, smoothing))
+}
+
+extern "C" void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid)
+{
+    fl_ce_max_as(m, logits, FL_F32, rows, n, base, valid);
 }
 
 extern "C" void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base, int64_t valid)
 {
-    if (rows > 0)
-        FL_LAUNCH_GRID(ce_sum_exp_kernel, fl_blocks_for(rows, 1), FL_BLOCK, s, logits, m, rows, n, valid_columns(n, base, valid));
+    fl_ce_sum_exp_as(s, logits, FL_F32, m, rows, n, base, valid);
 }
 
 extern "C" void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
                            int64_t valid, int32_t ignore, float smoothing)
 {
-    if (rows > 0)
-        FL_LAUNCH_GRID(ce_pick_kernel, fl_blocks_for(rows, 1), FL_BLOCK, p, logits, target, rows, n, base,
-                       valid_columns(n, base, valid), valid, ignore, smoothing);
+    fl_ce_pick_as(p, logits, FL_F32, target, rows, n, base, valid, ignore, smoothing);
 }
 
 extern "C" void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                            const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                            float smoothing)
 {
-    if (rows > 0)
-        FL_LAUNCH_GRID(ce_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dlogits, dloss, logits, m, s, target, rows, n, base,
-                       valid_columns(n, base, valid), valid, ignore, smoothing);
+    fl_ce_grad_as(dlogits, dloss, logits, FL_F32, m, s, target, rows, n, base, valid, ignore, smoothing);
 }

@@ -2,16 +2,18 @@
  * two threads add to one number and the order of the sum is fixed. */
 #include "../flow_rt.h"
 
-__global__ void embedding_kernel(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+template <typename T>
+__global__ void embedding_kernel(T *y, const int32_t *ids, const T *w, int64_t count, int64_t base, int64_t rows, int64_t n)
 {
     FL_GRID_FOR(i, count * n) {
         int64_t r = (int64_t)ids[i / n] - base;
-        y[i] = r >= 0 && r < rows ? w[r * n + i % n] : 0.0f;
+        y[i] = r >= 0 && r < rows ? w[r * n + i % n] : fl_store<T>(0);
     }
 }
 
 /* One block per row: a tile of ids is read into shared memory, the threads own the columns. */
-__global__ void embedding_grad_kernel(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
+template <typename T>
+__global__ void embedding_grad_kernel(float *dw, const T *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows,
                                       int64_t n)
 {
     FL_SHARED(int32_t, tile, FL_BLOCK);
@@ -26,7 +28,7 @@ __global__ void embedding_grad_kernel(float *dw, const float *dy, const int32_t 
             for (int64_t j = 0; j < here; j++)
                 if (tile[j] == base + r)
                     for (int64_t d = threadIdx.x; d < n; d += FL_BLOCK)
-                        dw[r * n + d] += dy[(at + j) * n + d];
+                        dw[r * n + d] += fl_load(dy[(at + j) * n + d]);
         }
     }
 }
@@ -47,16 +49,30 @@ __global__ void rope_kernel(float *y, const float *x, int64_t outer, int64_t t, 
     }
 }
 
-extern "C" void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+extern "C" void fl_embedding_as(void *y, const int32_t *ids, const void *w, enum fl_type t, int64_t count, int64_t base, int64_t rows,
+                                int64_t n)
 {
     if (count * n > 0)
-        FL_LAUNCH_GRID(embedding_kernel, fl_blocks_for(count * n, FL_BLOCK), FL_BLOCK, y, ids, w, count, base, rows, n);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(embedding_kernel<T>, fl_blocks_for(count * n, FL_BLOCK), FL_BLOCK, (T *)y, ids, (const T *)w,
+                                        count, base, rows, n))
+}
+
+extern "C" void fl_embedding_grad_as(float *dw, const void *dy, enum fl_type t, const int32_t *ids, int64_t count, int64_t base,
+                                     int64_t rows, int64_t n)
+{
+    if (rows * n > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(embedding_grad_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, dw, (const T *)dy, ids, count, base,
+                                        rows, n))
+}
+
+extern "C" void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n)
+{
+    fl_embedding_as(y, ids, w, FL_F32, count, base, rows, n);
 }
 
 extern "C" void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t count, int64_t base, int64_t rows, int64_t n)
 {
-    if (rows * n > 0)
-        FL_LAUNCH_GRID(embedding_grad_kernel, fl_blocks_for(rows, 1), FL_BLOCK, dw, dy, ids, count, base, rows, n);
+    fl_embedding_grad_as(dw, dy, FL_F32, ids, count, base, rows, n);
 }
 
 extern "C" void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,

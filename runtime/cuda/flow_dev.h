@@ -51,6 +51,14 @@ template <> __device__ __forceinline__ float fl_store<float>(float x) { return x
 template <> __device__ __forceinline__ fl_bf16 fl_store<fl_bf16>(float x) { return fl_to_bf16(x); }
 template <> __device__ __forceinline__ fl_f16 fl_store<fl_f16>(float x) { return fl_to_f16(x); }
 
+/* call, with T the type of elements that an enum fl_type says. */
+#define FL_BY_TYPE(t, T, call)                                                                                            \
+    switch (t) {                                                                                                       \
+    case FL_BF16: { using T = fl_bf16; call; break; }                                                                  \
+    case FL_F16: { using T = fl_f16; call; break; }                                                                    \
+    default: { using T = float; call; break; }                                                                         \
+    }
+
 static __device__ __forceinline__ float fl_warp_sum(float v)
 {
     for (int lane = FL_WARP / 2; lane > 0; lane /= 2)

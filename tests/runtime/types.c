@@ -196,11 +196,55 @@ static void accumulation(void **state)
     free(x), free(y);
 }
 
+/* The kernels that know the types give what those of f32 give of the same numbers, rounded. */
+static void same_as_f32(const char *what, const void *got, const float *want, enum fl_type t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(at(got, t, i) - round_to(want[i], t)) <= 1e-2f * fabsf(want[i]) / (t == FL_BF16 ? 1 : 8)))
+            fail_msg("%s[%lld] is %.9g, expected %.9g", what, (long long)i, at(got, t, i), want[i]);
+}
+
+static void rows(void **state)
+{
+    (void)state;
+    enum { R = 9, V = 37, VALID = 33, BASE = 3, D = 11 };
+    int32_t target[R] = { 3, 9, -100, 35, 0, 20, 21, 22, 4 };
+    for (int k = FL_BF16; k <= FL_F16; k++) {
+        enum fl_type t = (enum fl_type)k;
+        float *start = random_array(R * V, 11), *x = blank(R * V), *dloss = random_array(R, 12), smoothing = 0.1f * (float)(k & 1);
+        uint16_t *s = as(start, R * V, t), dx[R * V], y[R * D];
+        float want[4][R], got[4][R], want_dx[R * V], want_y[R * D], dw[V * D], want_dw[V * D];
+        fl_convert(x, FL_F32, s, t, R * V);
+        fl_ce_max(want[0], x, R, V, BASE, VALID);
+        fl_ce_sum_exp(want[1], x, want[0], R, V, BASE, VALID);
+        fl_ce_pick(want[2], x, target, R, V, BASE, VALID, -100, smoothing);
+        fl_ce_grad(want_dx, dloss, x, want[0], want[1], target, R, V, BASE, VALID, -100, smoothing);
+        fl_ce_max_as(got[0], s, t, R, V, BASE, VALID);
+        fl_ce_sum_exp_as(got[1], s, t, want[0], R, V, BASE, VALID);
+        fl_ce_pick_as(got[2], s, t, target, R, V, BASE, VALID, -100, smoothing);
+        fl_ce_grad_as(dx, dloss, s, t, want[0], want[1], target, R, V, BASE, VALID, -100, smoothing);
+        for (int i = 0; i < 3; i++)
+            for (int r = 0; r < R; r++)
+                assert_true(got[i][r] == want[i][r]);
+        same_as_f32("dlogits", dx, want_dx, t, R * V);
+        /* the first V rows of D as a table */
+        fl_embedding(want_y, target, x, R, BASE, 20, D);
+        fl_embedding_as(y, target, s, t, R, BASE, 20, D);
+        same_as_f32("y", y, want_y, t, R * D);
+        fl_embedding_grad(want_dw, x, target, R, BASE, V, D);
+        fl_embedding_grad_as(dw, s, t, target, R, BASE, V, D);
+        for (int i = 0; i < V * D; i++)
+            assert_true(dw[i] == want_dw[i]);
+        free(start), free(x), free(dloss), free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
+        cmocka_unit_test(rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
