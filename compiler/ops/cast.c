@@ -48,9 +48,9 @@ double type_round(double x, enum type t)
 
 static void cast_ref(struct reference *r)
 {
-    enum type to = r->node->out[0]->type;
+    enum type from = r->node->in[0]->type, to = r->node->out[0]->type;
     int64_t count = tensor_count(&r->out[0]);
-    bool same = r->exact && type_is_float(to) && type_is_float(r->node->in[0]->type);
+    bool same = from == to || (r->exact && type_is_float(to) && type_is_float(from));
     for (int64_t i = 0; i < count; i++)
         r->out[0].data[i] = same ? r->in[0].data[i] : type_round(r->in[0].data[i], to);
 }
