@@ -32,7 +32,7 @@ static const struct cluster *this_machine(void)
     *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6, .between = 1e9,
                            .between_latency = 50e-6, .flops = 100e9 * (double)(cores > 0 ? cores : 1), .flops16 = 100e9 * (double)(cores > 0 ? cores : 1),
                            .stream = 8e9 * (double)(cores > 0 ? cores : 1),
-                           .call = 1e-6, .exponential = 1e-9, .shared = true };
+                           .call = 1e-6, .exponential = 1e-9, .cores = (int)(cores > 0 ? cores : 1) };
     return c;
 }
 
@@ -119,7 +119,7 @@ const char *cluster_text(const struct cluster *c)
                       "%.3g us a call%s",
                       c->name, hosts, devices, c->inside / 1e9, c->inside_latency * 1e6, c->between / 1e9,
                       c->between_latency * 1e6, c->flops / 1e12, c->flops16 / 1e12, c->stream / 1e9, c->call * 1e6,
-                      c->shared ? "; the ranks of a host share these" : "");
+                      c->cores ? mem_printf("; the ranks share these and %d cores", c->cores) : "");
 }
 
 void cluster_cross(struct mesh *m)

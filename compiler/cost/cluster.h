@@ -17,7 +17,8 @@ struct cluster {
     double flops, flops16;       /* per second and device, of contractions in f32 and in the 16-bit types */
     double stream;               /* bytes per second that a device's own memory reads and writes */
     double call, exponential;    /* seconds: of any call or launch; of one exponential of an element-wise op */
-    bool shared;                 /* ranks of a host share flops and stream: the numbers are those of the whole host */
+    int cores;                   /* ranks of a host share so many cores, and flops and stream are those of all of them; 0: each rank
+                                    has a device of its own */
     struct span span;            /* where it is written */
     bool given;                  /* not the default */
 };

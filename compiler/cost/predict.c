@@ -27,11 +27,19 @@ static const struct cluster *cluster_of(const struct physical *p)
     return p->mesh->cluster ? p->mesh->cluster : cluster_default();
 }
 
-/* Ranks of one host that shares its cores among them get a share each. */
+/* What a rank that works has of a host that shares its cores among them: at most one core where there are others. */
 static double share(const struct physical *p)
 {
     const struct cluster *c = cluster_of(p);
-    return c->shared && p->mesh->nranks > 1 ? 1.0 / p->mesh->nranks : 1;
+    int ranks = p->mesh->nranks;
+    return c->cores && ranks > 1 ? 1.0 / (ranks < c->cores ? ranks : c->cores) : 1;
+}
+
+/* More ranks than cores take turns. */
+static double turns(const struct physical *p)
+{
+    const struct cluster *c = cluster_of(p);
+    return c->cores && p->mesh->nranks > c->cores ? (double)p->mesh->nranks / c->cores : 1;
 }
 
 static bool aliases(const struct node *n, const struct value *out)
@@ -288,9 +296,12 @@ struct prediction predict(const struct module *m)
         busy = most - once;
     }
     x.bubble = span > 0 ? 1 - busy / span : 0;
+    once *= turns(p);
+    span = fmax(span, busy * turns(p));
     x.seconds = once + span;
     double rate = m->plan->precision.type == TYPE_F32 ? cluster_of(p)->flops : cluster_of(p)->flops16;
-    x.mfu = x.flops / (x.seconds * p->mesh->nranks * rate * share(p));
+    double ranks = cluster_of(p)->cores ? 1 : p->mesh->nranks;           /* the rate is that of all of them */
+    x.mfu = x.flops / (x.seconds * ranks * rate);
     struct total *sum = comm_totals(p, comm_survey(p));
     for (int i = 0; i < arrlen(sum); i++)
         x.comm_bytes += (double)sum[i].bytes;
