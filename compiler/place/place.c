@@ -418,21 +418,6 @@ static void warn_barrier(const struct placing *p)
     diag_help(d, "take zb_h1, which is as fast then and needs half the memory");
 }
 
-static void warn_bubble(const struct placing *p)
-{
-    const struct plan *plan = p->plan;
-    int stages = plan_stages(plan);
-    if (plan->microbatches >= stages)
-        return;
-    double work = (double)plan->microbatches * plan_chunks(plan);    /* in chunks */
-    double bubble = (double)(stages - 1) / (work + stages - 1);
-    struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
-    struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
-                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
-    diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
-    diag_help(d, "take %d micro-batches or more", 4 * stages);
-}
-
 /* Blocks of the cut repeat on a stage, all its chunks. */
 static int64_t blocks_on(const struct plan *plan, const int64_t *cut, int stage)
 {
@@ -521,7 +506,6 @@ void place(struct module *m)
         place_sources(&p, true);
         place_bodies(g->root, -1);
         if (!warned) {
-            warn_bubble(&p);
             warn_barrier(&p);
             warn_stages(&p);
         }

@@ -16,6 +16,19 @@ struct timetable *timetable_of(const struct plan *plan)
     return timetable_make(plan, plan->given);
 }
 
+/* What the ranks really wait under this schedule, splits and chunks included. */
+static void warn_bubble(const struct plan *plan, double bubble)
+{
+    int stages = plan_stages(plan);
+    if (plan->microbatches >= stages)
+        return;
+    struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
+    struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
+                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
+    diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
+    diag_help(d, "take %d micro-batches or more", 4 * stages);
+}
+
 void schedule(struct module *m)
 {
     struct physical *p = m->physical;
@@ -28,4 +41,6 @@ void schedule(struct module *m)
         p->stages[s].order = t->order[s];
     links_slots(p);
     p->bubble = t->complete ? timetable_bubble(t) : -1;
+    if (t->complete)
+        warn_bubble(m->plan, p->bubble);
 }
