@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained model in under ten minutes: installs what it needs, builds, shows a mistake caught, one
-# model under four plans, and a GPT that learns a text on two ranks.
+# From a fresh clone to a trained model in under ten minutes: installs what it needs, builds, shows a mistake, a lost
+# sum and a hang caught, one model under four plans, and a GPT that learns a text on two ranks.
 #   scripts/demo.sh [TEXT...]     by default the text is the project's own sources and documents
 set -eu
 cd "$(dirname "$0")/.."
@@ -83,7 +83,35 @@ paste "$work/kept.loss" "$work/lost.loss" | awk '
     { d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d }
     END { printf "largest difference: %.2g\n", worst; exit NR != 60 || worst < 1e-4 }'
 
-say "4 8192 ranks: Llama 3 405B, looked at on this machine"
+say "4 a hang: an order by hand in which two ranks wait for each other"
+cat examples/gpt/gpt.flow - >"$work/hang.flow" <<'FLOW'
+
+plan hang {
+    mesh m = [pp: 2]
+    microbatches 2 over N
+    pipeline over pp { schedule = file("hang.csv"); split h }
+}
+FLOW
+cat >"$work/hang.csv" <<'CSV'
+# Stage 0 wants the gradient of micro-batch 0 before it goes on; stage 1 makes none before it has had both.
+stage,phase,chunk,microbatch
+0,F,0,0
+0,B,0,0
+0,F,0,1
+0,B,0,1
+1,F,0,0
+1,F,0,1
+1,B,0,0
+1,B,0,1
+CSV
+if build/flowc "$work/hang.flow" --plan hang -o "$work/hang" --target cpu 2>"$work/hang.txt"; then
+    echo "demo: the hang was not found"
+    exit 1
+fi
+cat "$work/hang.txt"
+echo "refused before anything was launched: launched, both ranks would stand still without a word"
+
+say "5 8192 ranks: Llama 3 405B, looked at on this machine"
 before=$(date +%s%N)
 build/flowc examples/llama/llama3-405b.flow --check --verify 2>&1 | tee "$work/llama.txt"
 took=$((($(date +%s%N) - before) / 1000000))
@@ -97,7 +125,7 @@ if build/flowc examples/llama/llama3-405b.flow --plan kept --check 2>"$work/kept
 fi
 cat "$work/kept.txt"
 
-say "5 training on two ranks: $name"
+say "6 training on two ranks: $name"
 steps=${DEMO_STEPS:-1800}
 build/flowc examples/gpt/gpt.flow --plan dp2 --set T=128 --set D=128 --set H=4 --set L=4 --set N=16 --set M=1 --set V=256 \
     --set lr=2e-3 --set floor=2e-4 --set warmup=100 --set steps="$steps" -o "$work/gpt" --target cpu
