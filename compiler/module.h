@@ -201,6 +201,7 @@ struct train_spec {
     int64_t lr_warmup;
     double beta1, beta2, eps, decay, momentum;
     double clip;                 /* 0: no clipping */
+    bool deferred;               /* the update goes ahead of the norm, and is done again where the norm exceeds clip */
     bool largest;                /* `norm inf`: the norm is the largest entry of all gradients, not the root of their squares */
     uint64_t seed;
 };

@@ -84,7 +84,9 @@ struct optimizer {
     const char *state[MAX_STATE + 1];                    /* stored beside w under "w#NAME"; NULL at the end */
     bool (*has_states)(const struct train_spec *t);      /* NULL: always */
     struct optimizer_setting setting[MAX_SETTING + 1];             /* besides lr and decay; name NULL at the end */
+    const struct op *redo;                               /* the same once more, from copies kept, when a deferred norm asks */
 };
+struct param *updated_param(const struct node *n);       /* what an update or a copy kept for it is of; NULL: no such node */
 const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */
 const char *optimizer_names(const char *last);           /* all, `last` before the last one: " and " */
 double *setting_of(struct train_spec *t, const struct optimizer_setting *s);

@@ -425,6 +425,11 @@ void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float
               float beta1, float beta2, float eps, float decay);
 void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
             float momentum, float decay); /* momentum_buffer NULL when momentum is 0 */
+/* After an update without a scale: nothing when *scale is 1, else the same update by *scale from the copies kept before it. */
+void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
+                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay);
+void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
+                 const float *kept_momentum, int64_t n, float momentum, float decay);
 
 #ifdef __cplusplus
 }

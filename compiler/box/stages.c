@@ -191,12 +191,13 @@ static void clone_cut(struct boxer *b, struct node *n, const int64_t *cut)
     }
 }
 
-/* Does the update of a parameter run here? Its optimizer where the parameter is, a store where what it stores is made. */
+/* Does the update of a parameter run here? Its optimizer, and what is kept for it, where the parameter is, a store where
+ * what it stores is made. */
 static bool updates_here(const struct boxer *b, const struct node *n, int stage)
 {
     if (n->op == &op_store)
         return b->prime[(int64_t)stage * arrlen(b->g->values) + n->in[1]->id];
-    const struct param *param = node_ptr(n->in[0]->def, "param");
+    const struct param *param = updated_param(n);
     return b->param_on[param->index * b->p->nstage + stage];
 }
 
@@ -216,7 +217,7 @@ void boxer_clone_root(struct boxer *b, struct node *n)
     } else if (b->replicated[n->id]) {
         for (int s = 0; s < stages; s++)
             boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
-    } else if ((n->op->optimizer || n->op == &op_store) && n->in[0]->def && n->in[0]->def->op == &op_param) {
+    } else if ((n->op->optimizer || n->op == &op_store || n->op == &op_copy) && updated_param(n)) {
         bool any = false;
         for (int s = 0; s < stages; s++)
             if (updates_here(b, n, s)) {

@@ -1,5 +1,6 @@
 /* The update: squared sums of all gradients, their global norm, the clipping factor, and one optimizer node for each
- * parameter with its states. What belongs to parameters of a repeat body is in a repeat of the update phase that walks
+ * parameter with its states. With `clip_norm c deferred` copies of all these are kept, the update goes first and its redo,
+ * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. What belongs to parameters of a repeat body is in a repeat of the update phase that walks
  * the same blocks. */
 #include "../module.h"
 #include "tape.h"
@@ -80,26 +81,75 @@ static void store(struct builder *b, struct region *at, const struct trained *t,
     node_finish(b->d->g, n);
 }
 
-static void apply(struct builder *b, struct region *at, struct trained *t)
+static struct value *copy_of(struct builder *b, struct region *at, struct trained *t, struct value *v)
+{
+    if (!v)
+        return NULL;
+    struct node *n = make(b, at, &op_copy, t);
+    node_in(n, v);
+    node_finish(b->d->g, n);
+    n->out[0]->path = mem_printf("%s#kept", v->path);
+    return n->out[0];
+}
+
+static struct node *optimize(struct builder *b, struct region *at, struct trained *t, const struct op *op,
+                             struct value *const *old, struct value *scale, struct value *const *kept)
+{
+    int states = 0;
+    while (op->optimizer->state[states])
+        states++;
+    struct node *n = make(b, at, op, t);
+    node_in(n, old[0]);
+    node_in(n, t->grad);
+    for (int k = 0; k < states; k++)
+        node_in(n, old[1 + k]);
+    node_in(n, scale);
+    for (int k = 0; kept && k < 1 + states; k++)
+        node_in(n, kept[k]);
+    node_set_ptr(n, "param", t->param);
+    node_set_ptr(n, "train", &b->d->g->module->train);
+    node_finish(b->d->g, n);
+    return n;
+}
+
+static void store_all(struct builder *b, struct region *at, struct trained *t, const struct node *n)
+{
+    for (int k = 0; k < arrlen(n->out); k++)
+        store(b, at, t, t->old[k], n->out[k]);
+}
+
+/* What the optimizer reads besides the gradient. */
+static void read_old(struct builder *b, struct region *at, struct trained *t)
 {
     struct train_spec *spec = &b->d->g->module->train;
     const struct optimizer *o = spec->optimizer->optimizer;
-    bool has = !o->has_states || o->has_states(spec);
-    struct value *states[MAX_STATE] = {NULL};
-    for (int k = 0; o->state[k] && has; k++)
-        states[k] = state(b, at, t, mem_printf("#%s", o->state[k]));
-    struct node *n = make(b, at, spec->optimizer, t);
-    node_in(n, t->value);
-    node_in(n, t->grad);
-    for (int k = 0; o->state[k]; k++)
-        node_in(n, states[k]);
-    node_in(n, b->scale);
-    node_set_ptr(n, "param", t->param);
-    node_set_ptr(n, "train", spec);
-    node_finish(b->d->g, n);
-    store(b, at, t, t->value, n->out[0]);
-    for (int k = 0; o->state[k] && has; k++)
-        store(b, at, t, states[k], n->out[1 + k]);
+    t->old[0] = t->value;
+    for (int k = 0; o->state[k] && (!o->has_states || o->has_states(spec)); k++)
+        t->old[1 + k] = state(b, at, t, mem_printf("#%s", o->state[k]));
+}
+
+static void apply(struct builder *b, struct region *at, struct trained *t)
+{
+    read_old(b, at, t);
+    store_all(b, at, t, optimize(b, at, t, b->d->g->module->train.optimizer, t->old, b->scale, NULL));
+}
+
+static void apply_ahead(struct builder *b, struct region *at, struct trained *t)
+{
+    read_old(b, at, t);
+    for (int k = 0; k < 1 + MAX_STATE; k++)
+        t->kept[k] = copy_of(b, at, t, t->old[k]);
+    struct node *n = optimize(b, at, t, b->d->g->module->train.optimizer, t->old, NULL, NULL);
+    for (int k = 0; k < arrlen(n->out); k++) {
+        t->ahead[k] = n->out[k];
+        n->out[k]->path = mem_printf("%s#ahead", t->old[k]->path);
+    }
+}
+
+static void apply_again(struct builder *b, struct region *at, struct trained *t)
+{
+    const struct op *redo = b->d->g->module->train.optimizer->optimizer->redo;
+    store_all(b, at, t, optimize(b, at, t, redo, t->ahead, b->scale, t->kept));
 }
 
 static bool has_trained(struct differentiation *d, const struct region *r)
@@ -187,7 +237,11 @@ static void join_pieces(struct module *m)
 void update(struct differentiation *d)
 {
     struct module *m = d->g->module;
-    struct builder b = {.d = d, .each = m->train.largest ? largest : square};
+    bool deferred = m->train.deferred && m->train.clip > 0;
+    struct builder b = {.d = d, .each = apply_ahead};
+    if (deferred)
+        visit(&b, d->g->root, d->g->root);
+    b.each = m->train.largest ? largest : square;
     visit(&b, d->g->root, d->g->root);
     struct node *partials = node_new(d->g, d->g->root, &op_norm_partials, m->train.span);
     partials->phase = PHASE_UPDATE;
@@ -199,7 +253,7 @@ void update(struct differentiation *d)
     struct value *norm = scalar(d, m->train.largest ? &op_max : &op_global_norm, partials->out[0], "grad_norm");
     if (m->train.clip > 0)
         b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
-    b.each = apply;
+    b.each = deferred ? apply_again : apply;
     visit(&b, d->g->root, d->g->root);
     join_pieces(m);
     output(d, "loss", d->g->loss);

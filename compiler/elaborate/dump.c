@@ -64,7 +64,7 @@ static void dump_train(FILE *to, struct train_spec *t)
         fputc('\n', to);
     }
     if (t->clip > 0)
-        fprintf(to, "  clip_norm %.9g\n", t->clip);
+        fprintf(to, "  clip_norm %.9g%s\n", t->clip, t->deferred ? " deferred" : "");
     fputs("}\n", to);
 }
 

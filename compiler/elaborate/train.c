@@ -45,7 +45,7 @@ static void plain(struct ast *s)
 {
     if (ast_kid(s, 1))
         diag_error(E_BLOCK_LINE, ast_kid(s, 1)->span, "'%s' is not given per parameter", s->name);
-    if (ast_kid(s, 2))
+    if (ast_kid(s, 2) && !is(s, "clip_norm"))
         diag_error(E_BLOCK_LINE, ast_kid(s, 2)->span, "'%s %s' has no meaning in this version", s->name,
                    ast_kid(s, 2)->name);
 }
@@ -181,6 +181,12 @@ static void set_norm(struct frame *f, struct ast *s, struct train_spec *t)
               "write `norm 2`, the root of all squares, or `norm inf`, the largest entry");
 }
 
+static void set_clip(struct frame *f, struct ast *s, struct train_spec *t)
+{
+    set_num(f, s, 0, "clip_norm", &t->clip);
+    t->deferred = ast_kid(s, 2) != NULL;
+}
+
 static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
 {
     static const char *const words[] = {"steps", "clip_norm", "norm", "seed", "frozen", "optimizer", "data", NULL};
@@ -202,7 +208,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
             if (is(s, "steps"))
                 set_int(f, s, 1, "steps", &t->steps);
             else if (is(s, "clip_norm"))
-                set_num(f, s, 0, "clip_norm", &t->clip);
+                set_clip(f, s, t);
             else if (is(s, "norm"))
                 set_norm(f, s, t);
             else if (is(s, "seed"))

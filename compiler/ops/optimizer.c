@@ -4,7 +4,11 @@
  *
  * An optimizer is an op with a `struct optimizer`: its states, and its settings in the language. It reads (w, g, states..,
  * scale?) and gives (w, states..). Its kernel works in place: layout lets result 0 lie where operand 0 does, and result
- * 1 + k where state k does. */
+ * 1 + k where state k does.
+ *
+ * `clip_norm c deferred` updates before the norm is known, from copies of w and the states kept, and then once more by the
+ * optimizer's `redo`: (w, g, states.., scale, kept w, kept states..). Where the factor is 1 that gives back what it finds,
+ * else the update of what was kept by the factor, which is what would have been made with the factor known. */
 #include "../../runtime/fl_lr.h"
 #include "nn.h"
 #include <stddef.h>
@@ -157,11 +161,37 @@ static void ref_adamw(struct reference *r)
     }
 }
 
+/* The optimizer's own reference, from what was kept. */
+static void redo(struct reference *r, int states, void (*update)(struct reference *))
+{
+    int scale = 2 + states;
+    if (r->in[scale].data[0] >= 1) {
+        for (int k = 0; k < arrlen(r->node->out); k++)
+            memcpy(r->out[k].data, r->in[k ? 1 + k : 0].data, sizeof(double) * (size_t)tensor_count(&r->out[k]));
+        return;
+    }
+    struct tensor *in = NEW_ARRAY(struct tensor, scale + 1);
+    in[0] = r->in[scale + 1];
+    in[1] = r->in[1];
+    for (int k = 0; k < states; k++)
+        in[2 + k] = r->in[scale + 2 + k];
+    in[scale] = r->in[scale];
+    struct reference from_kept = *r;
+    from_kept.in = in;
+    update(&from_kept);
+}
+
+static void ref_adamw_redo(struct reference *r)
+{
+    redo(r, 2, ref_adamw);
+}
+
 #define SETTING(field, most) {#field, offsetof(struct train_spec, field), most}
 
 static const struct optimizer adamw = {
     .state = {"m", "v"},
     .setting = {SETTING(beta1, 1), SETTING(beta2, 1), SETTING(eps, INFINITY)},
+    .redo = &op_adamw_redo,
 };
 
 const struct op op_adamw = {
@@ -173,6 +203,18 @@ const struct op op_adamw = {
     .shape = shape_update,
     .ref = ref_adamw,
     .call = "fl_adamw(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %settings)",
+    .optimizer = &adamw,
+};
+
+const struct op op_adamw_redo = {
+    .name = "adamw_redo",
+    .doc = "w, g, m, v as they are -> the same where scale is 1, else adamw of what was kept",
+    .args = "w, g, m, v, scale, kept_w, kept_m, kept_v",
+    .rule = "b.., b.., b.., b.., -, b.., b.., b.. -> b.., b.., b..",
+    .flags = OP_INTERNAL,
+    .shape = shape_update,
+    .ref = ref_adamw_redo,
+    .call = "fl_adamw_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %i6, %i7, %count(i0), %settings)",
     .optimizer = &adamw,
 };
 
@@ -195,13 +237,23 @@ static const char *rule_sgd(const struct node *n)
     return arrlen(n->in) > 2 && n->in[2] ? "b.., b.., b.., - -> b.., b.." : "b.., b.., b.., - -> b..";
 }
 
+static const char *rule_sgd_redo(const struct node *n)
+{
+    return arrlen(n->in) > 2 && n->in[2] ? "b.., b.., b.., -, b.., b.. -> b.., b.." : "b.., b.., b.., -, b.., b.. -> b..";
+}
+
+static void ref_sgd_redo(struct reference *r)
+{
+    redo(r, 1, ref_sgd);
+}
+
 static bool uses_momentum(const struct train_spec *t)
 {
     return t->momentum != 0;
 }
 
 static const struct optimizer sgd = {
-    .state = {"m"}, .has_states = uses_momentum, .setting = {SETTING(momentum, INFINITY)},
+    .state = {"m"}, .has_states = uses_momentum, .setting = {SETTING(momentum, INFINITY)}, .redo = &op_sgd_redo,
 };
 
 const struct op op_sgd = {
@@ -214,6 +266,19 @@ const struct op op_sgd = {
     .shape = shape_update,
     .ref = ref_sgd,
     .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %settings)",
+    .optimizer = &sgd,
+};
+
+const struct op op_sgd_redo = {
+    .name = "sgd_redo",
+    .doc = "w, g, momentum as they are -> the same where scale is 1, else sgd of what was kept",
+    .args = "w, g, m?, scale, kept_w, kept_m?",
+    .rule_of = rule_sgd_redo,
+    .factors = "all",
+    .flags = OP_INTERNAL,
+    .shape = shape_update,
+    .ref = ref_sgd_redo,
+    .call = "fl_sgd_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %count(i0), %settings)",
     .optimizer = &sgd,
 };
 
@@ -233,6 +298,15 @@ const char *optimizer_names(const char *last)
     for (int i = 0; optimizers[i]; i++)
         s = mem_printf("%s%s%s", s, !i ? "" : optimizers[i + 1] ? ", " : last, optimizers[i]->name);
     return s;
+}
+
+struct param *updated_param(const struct node *n)
+{
+    const struct node *def = n->in[0]->def;
+    while (def && def->op->optimizer)
+        def = def->in[0]->def;
+    struct param *p = def && def->op == &op_param ? node_ptr(def, "param") : NULL;
+    return p && p->is_state && p->of ? p->of : p;
 }
 
 double *setting_of(struct train_spec *t, const struct optimizer_setting *s)

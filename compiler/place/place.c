@@ -258,7 +258,8 @@ static void place_update(struct placing *p)
             n->stage = forward ? forward->stage : p->last;
             continue;
         }
-        int stage = -1;
+        const struct param *updated = n->op->optimizer || n->op == &op_copy ? updated_param(n) : NULL;
+        int stage = updated ? param_stage(p, updated) : -1;
         for (int k = 0; k < arrlen(n->in) && stage < 0; k++)
             if (n->in[k] && n->in[k]->def && n->in[k]->def->op == &op_param)
                 stage = param_stage(p, node_ptr(n->in[k]->def, "param"));
@@ -407,11 +408,13 @@ static bool find_cut(struct placing *p)
     return true;
 }
 
-/* zb_h2 spares each rank's own time alone, and that is nothing gained where all wait for each other after every step. */
+/* zb_h2 spares each rank's own time alone, and that is nothing gained where all wait for each other after every step. A
+ * deferred norm lets at least the updates start one after the other. */
 static void warn_barrier(const struct placing *p)
 {
     const struct plan *plan = p->plan;
-    if (plan->schedule != SCHEDULE_ZB_H2 || plan_stages(plan) == 1 || p->g->entry != ENTRY_TRAIN || p->m->train.clip <= 0)
+    if (plan->schedule != SCHEDULE_ZB_H2 || plan_stages(plan) == 1 || p->g->entry != ENTRY_TRAIN || p->m->train.clip <= 0 ||
+        p->m->train.deferred)
         return;
     struct diag *d = diag_warning(W_BARRIER, plan->schedule_span,
                                   "clip_norm lets all ranks wait for each other after every step: zb_h2 gains nothing");

@@ -1,5 +1,4 @@
-/* --emit=schedule: per stage the order, its loops, slots and the bubble, and the timeline as text; last what the other
- * schedules would do. */
+/* --emit=schedule: per stage the order, its loops, slots and the bubble, and the timeline as text. */
 #include "dump.h"
 #include "../passes.h"
 #include "policy.h"
@@ -157,8 +156,6 @@ void schedule_dump(FILE *to, struct module *m, bool json)
         json_t *all = json_pack("{s:s, s:s, s:i, s:f, s:I, s:I, s:o, s:o}", "plan", m->plan->name, "schedule", schedule,
                                 "microbatches", (int)m->plan->microbatches, "bubble", p->bubble, "makespan",
                                 (json_int_t)t->makespan, "bound", (json_int_t)t->bound, "stages", stages, "links", links);
-        if (p->nstage > 1)
-            json_object_set_new(all, "schedules", comparison_json(m->plan));
         json_dumpf(all, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
         fputc('\n', to);
         json_decref(all);
@@ -177,6 +174,8 @@ void schedule_dump(FILE *to, struct module *m, bool json)
     if (t->complete)
         fprintf(to, "within a rank's own span at most %.4f; no order ends before %lld: gap %.4f\n", span,
                 (long long)t->bound, gap);
+    if (m->train.deferred && m->train.clip > 0 && m->graph[ENTRY_TRAIN])
+        fputs("clip_norm deferred: no update waits for the norm, which is checked after them and before the next step\n", to);
     for (int s = 0; s < p->nstage; s++) {
         fprintf(to, "stage %d: ", s);
         print_slots(to, &p->stages[s], chunks, m->plan->split_backward);
@@ -190,6 +189,4 @@ void schedule_dump(FILE *to, struct module *m, bool json)
     }
     fputs("timeline:\n", to);
     draw_timeline(to, t, chunks, (int)m->plan->microbatches, 108);
-    if (p->nstage > 1)
-        comparison_text(to, m->plan);
 }

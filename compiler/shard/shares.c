@@ -42,7 +42,8 @@ static void flatten(struct layout *l, unsigned axes)
 static void share_update(struct sharing *c, struct node *n)
 {
     struct param *p = node_ptr(n, "param");
-    unsigned axes = p->flat = shared_axes(c, p);
+    bool again = n->op == n->op->optimizer->redo;         /* of what its first node made: as there */
+    unsigned axes = again ? p->flat : (p->flat = shared_axes(c, p));
     if (!axes)
         return;
     for (int k = 0; k < arrlen(n->in); k++) {
@@ -56,6 +57,8 @@ static void share_update(struct sharing *c, struct node *n)
             q->lay = n->need[k];
             q->flat = axes;
         }
+        if (v->def && v->def->op == &op_copy)
+            v->lay = v->def->need[0] = n->need[k];
     }
     for (int k = 0; k < arrlen(n->out); k++) {
         n->out[k]->lay = p->lay;

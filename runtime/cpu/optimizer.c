@@ -90,3 +90,26 @@ void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_b
         w[i] -= lr * d;
     }
 }
+
+/* The factor is the same on all ranks, and so is the branch. */
+void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
+                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay)
+{
+    if (*scale >= 1)
+        return;
+    fl_copy(w, kept_w, n, sizeof *w);
+    fl_copy(m, kept_m, n, sizeof *m);
+    fl_copy(v, kept_v, n, sizeof *v);
+    fl_adamw(s, w, g, m, v, scale, n, beta1, beta2, eps, decay);
+}
+
+void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
+                 const float *kept_momentum, int64_t n, float momentum, float decay)
+{
+    if (*scale >= 1)
+        return;
+    fl_copy(w, kept_w, n, sizeof *w);
+    if (momentum_buffer)
+        fl_copy(momentum_buffer, kept_momentum, n, sizeof *w);
+    fl_sgd(s, w, g, momentum_buffer, scale, n, momentum, decay);
+}

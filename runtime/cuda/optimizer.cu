@@ -1,27 +1,35 @@
-/* Optimizer steps (formulas of PyTorch) and dropout: one thread per element. */
+/* Optimizer steps (formulas of PyTorch) and dropout: one thread per element. The redo of a step whose norm is known only
+ * after it is the same kernel, so that it gives the same bits: it reads what was kept, and ends at once where the factor,
+ * which lies in device memory, is 1. */
 #include "../flow_rt.h"
 #include "../fl_random.h"
 
-__global__ void adamw_kernel(float *w, const float *g, float *m, float *v, const float *scale, int64_t n, float lr, float beta1,
-                             float beta2, float eps, float decay, float correct1, float correct2)
+__global__ void adamw_kernel(float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
+                             const float *from_m, const float *from_v, bool redo, int64_t n, float lr, float beta1, float beta2,
+                             float eps, float decay, float correct1, float correct2)
 {
     float by = scale ? *scale : 1.0f;
+    if (redo && by >= 1.0f)
+        return;
     FL_GRID_FOR(i, n) {
-        float gi = g[i] * by, wi = w[i] - lr * decay * w[i];
-        float mi = m[i] = beta1 * m[i] + (1 - beta1) * gi;
-        float vi = v[i] = beta2 * v[i] + (1 - beta2) * gi * gi;
+        float gi = g[i] * by, wi = from_w[i] - lr * decay * from_w[i];
+        float mi = m[i] = beta1 * from_m[i] + (1 - beta1) * gi;
+        float vi = v[i] = beta2 * from_v[i] + (1 - beta2) * gi * gi;
         w[i] = wi - lr / correct1 * mi / (sqrtf(vi) / correct2 + eps);
     }
 }
 
-__global__ void sgd_kernel(float *w, const float *g, float *buffer, const float *scale, int64_t n, float lr, float momentum, float decay)
+__global__ void sgd_kernel(float *w, const float *g, float *buffer, const float *scale, const float *from_w,
+                           const float *from_buffer, bool redo, int64_t n, float lr, float momentum, float decay)
 {
     float by = scale ? *scale : 1.0f;
+    if (redo && by >= 1.0f)
+        return;
     FL_GRID_FOR(i, n) {
-        float gi = g[i] * by + decay * w[i];
+        float wi = from_w[i], gi = g[i] * by + decay * wi;
         if (buffer)
-            gi = buffer[i] = momentum * buffer[i] + gi;
-        w[i] -= lr * gi;
+            gi = buffer[i] = momentum * from_buffer[i] + gi;
+        w[i] = wi - lr * gi;
     }
 }
 
@@ -52,19 +60,45 @@ extern "C" void fl_dropout(float *y, const float *x, const struct fl_step *s, ui
                        (uint32_t)block, p, *at);
 }
 
-extern "C" void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-                         float beta1, float beta2, float eps, float decay)
+static void adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
+                  const float *from_m, const float *from_v, bool redo, int64_t n, float beta1, float beta2, float eps, float decay)
 {
     double t = (double)s->step + 1;
     float correct1 = (float)(1 - pow((double)beta1, t)), correct2 = (float)sqrt(1 - pow((double)beta2, t));
     if (n > 0)
-        FL_LAUNCH_GRID(adamw_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, m, v, scale, n, s->lr, beta1, beta2, eps, decay,
-                       correct1, correct2);
+        FL_LAUNCH_GRID(adamw_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, m, v, scale, from_w, from_m, from_v, redo, n,
+                       s->lr, beta1, beta2, eps, decay, correct1, correct2);
+}
+
+extern "C" void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+                         float beta1, float beta2, float eps, float decay)
+{
+    adamw(s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay);
+}
+
+extern "C" void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
+                              const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
+                              float eps, float decay)
+{
+    adamw(s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay);
+}
+
+static void sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, const float *from_w,
+                const float *from_buffer, bool redo, int64_t n, float momentum, float decay)
+{
+    if (n > 0)
+        FL_LAUNCH_GRID(sgd_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, buffer, scale, from_w, from_buffer, redo, n, s->lr,
+                       momentum, decay);
 }
 
 extern "C" void fl_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, int64_t n,
                        float momentum, float decay)
 {
-    if (n > 0)
-        FL_LAUNCH_GRID(sgd_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, buffer, scale, n, s->lr, momentum, decay);
+    sgd(s, w, g, buffer, scale, w, buffer, false, n, momentum, decay);
+}
+
+extern "C" void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale,
+                            const float *kept_w, const float *kept_buffer, int64_t n, float momentum, float decay)
+{
+    sgd(s, w, g, buffer, scale, kept_w, kept_buffer, true, n, momentum, decay);
 }

@@ -340,6 +340,8 @@ const struct instance instances[] = {
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
     {&op_adamw, "f MN, f MN, f MN, p MN, p", update}, {&op_adamw, "f N, f N, f N, p N, -", update},
     {&op_sgd, "f MN, f MN, f MN, p", update}, {&op_sgd, "f MN, f MN, -, -", update},
+    {&op_adamw_redo, "f MN, f MN, f MN, p MN, p, f MN, f MN, p MN", update},
+    {&op_sgd_redo, "f MN, f MN, f MN, p, f MN, f MN", update}, {&op_sgd_redo, "f MN, f MN, -, p, f MN, -", update},
     {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"},
     {NULL},

@@ -1,5 +1,6 @@
 /* Kernels of the cpu target against the plainest float64 loops. Extents are odd, data have both signs. */
 #include "compare.h"
+#include <string.h>
 
 static void layer_norm(void **state)
 {
@@ -254,6 +255,36 @@ static void ropes(void **state)
     }
 }
 
+/* An update ahead of its factor and then redone has the bits of one that knew the factor, 1 or less. */
+static void redone(const struct fl_step *s)
+{
+    enum { N = 100 };
+    for (int k = 0; k < 6; k++) {
+        float scale = k % 2 ? 0.3f : 1.0f, *now[3], *late[3], *kept[3], *g = random_array(N, 77);
+        bool momentum = k / 2 != 2;
+        for (int j = 0; j < 3; j++) {
+            now[j] = random_array(N, 70 + (uint64_t)j);
+            for (int i = 0; i < N && j == 2; i++)
+                now[j][i] *= now[j][i];
+            late[j] = random_array(N, 0);
+            kept[j] = random_array(N, 0);
+            memcpy(late[j], now[j], N * sizeof(float));
+            memcpy(kept[j], now[j], N * sizeof(float));
+        }
+        if (k < 2) {
+            fl_adamw(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f);
+            fl_adamw(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f);
+            fl_adamw_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f);
+        } else {
+            fl_sgd(s, now[0], g, momentum ? now[1] : NULL, &scale, N, 0.9f, 0.1f);
+            fl_sgd(s, late[0], g, momentum ? late[1] : NULL, NULL, N, 0.9f, 0.1f);
+            fl_sgd_redo(s, late[0], g, momentum ? late[1] : NULL, &scale, kept[0], momentum ? kept[1] : NULL, N, 0.9f, 0.1f);
+        }
+        for (int j = 0; j < 3; j++)
+            assert_memory_equal(now[j], late[j], N * sizeof(float));
+    }
+}
+
 /* Three steps of PyTorch's AdamW, with its constants in float64. */
 static void adamw(void **state)
 {
@@ -267,6 +298,7 @@ static void adamw(void **state)
         struct fl_step s = { .step = k, .lr = 0.01f };
         float *g = random_array(N, 14 + (uint64_t)k);
         fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f);
+        redone(&s);
         for (int i = 0; i < N; i++) {
             double d = g[i] * 0.5;
             rw[i] *= 1 - lr * decay;
