@@ -33,7 +33,32 @@ static const char *tensor_text(const struct stage *s, const struct buffer *b)
     return mem_printf("%s [%lld..%lld]", b->name, (long long)r->first, (long long)(r->first + r->count));
 }
 
-static void dump_text(FILE *to, const struct stage *s)
+/* Micro-batches of a chunk whose saved activations a stage holds at once: why the first stage needs more than the last. */
+static int in_flight(const struct stage *s, int chunk, bool splits)
+{
+    int back = schedule_slots(s, PHASE_FORWARD, chunk, PHASE_BACKWARD, chunk);
+    int weight = splits ? schedule_slots(s, PHASE_FORWARD, chunk, PHASE_WEIGHT, chunk) : 0;
+    return back > weight ? back : weight;
+}
+
+static int in_flight_all(const struct stage *s, bool splits)
+{
+    int all = 0;
+    for (int c = 0; c < s->nchunk; c++)
+        all += in_flight(s, c, splits);
+    return all;
+}
+
+static void dump_in_flight(FILE *to, const struct stage *s, bool splits)
+{
+    fprintf(to, "    %-20s %14d  (micro-batches between their forward and backward", "in flight",
+            in_flight_all(s, splits));
+    for (int c = 0; c < s->nchunk && s->nchunk > 1; c++)
+        fprintf(to, "%s %d of chunk %d", c ? "," : ":", in_flight(s, c, splits), c);
+    fputs(")\n", to);
+}
+
+static void dump_text(FILE *to, const struct stage *s, bool splits)
 {
     fprintf(to, "stage %d: %lld bytes per rank\n", s->index,
             (long long)(s->arena_bytes + s->link_bytes + s->packing_bytes));
@@ -43,6 +68,8 @@ static void dump_text(FILE *to, const struct stage *s)
     fprintf(to, "    %-20s %14lld\n    %-20s %14lld  (%.2f %% above it is lost to fragmentation)\n", "arena",
             (long long)s->arena_bytes, "live lower bound", (long long)s->live_bytes,
             s->live_bytes ? 100.0 * (double)(s->arena_bytes - s->live_bytes) / (double)s->live_bytes : 0.0);
+    if (s->order.beats)
+        dump_in_flight(to, s, splits);
     if (s->link_bytes)
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "slots of links", (long long)s->link_bytes);
     if (s->packing_bytes)
@@ -58,7 +85,7 @@ static void dump_text(FILE *to, const struct stage *s)
     }
 }
 
-static json_t *stage_json(const struct stage *s)
+static json_t *stage_json(const struct stage *s, bool splits)
 {
     json_t *classes = json_object(), *buffers = json_array();
     for (int c = 0; c < MEM_CLASSES; c++)
@@ -73,7 +100,8 @@ static json_t *stage_json(const struct stage *s)
                                                  (json_int_t)b->blocks, "slots", b->slots, "first", b->first, "last",
                                                  b->last));
     }
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "arena_bytes",
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
+                     s->order.beats ? in_flight_all(s, splits) : 0, "arena_bytes",
                      (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "link_bytes",
                      (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "bytes", classes,
                      "buffers", buffers);
@@ -85,9 +113,9 @@ void memory_dump(FILE *to, struct module *m, bool json)
     json_t *stages = json_array();
     for (int i = 0; i < p->nstage; i++) {
         if (json)
-            json_array_append_new(stages, stage_json(&p->stages[i]));
+            json_array_append_new(stages, stage_json(&p->stages[i], m->plan->split_backward));
         else
-            dump_text(to, &p->stages[i]);
+            dump_text(to, &p->stages[i], m->plan->split_backward);
     }
     json_t *all = json_pack("{s:s, s:o}", "plan", m->plan->name, "stages", stages);
     if (json) {

@@ -2,6 +2,7 @@
  * gradients, update.c the norm and the optimizer. Other entries stay as they are. */
 #include "../base/diag.h"
 #include "../passes.h"
+#include "../rewrite/rewrite.h"
 #include "tape.h"
 
 static void warn_untrained(struct differentiation *d)
@@ -12,7 +13,7 @@ static void warn_untrained(struct differentiation *d)
             continue;
         struct diag *x = diag_warning(W_NO_GRADIENT, p->span, "parameter %s gets no gradient", p->path);
         diag_note(x, d->trained[i].value ? "the loss does not depend on it, or only through detach or a comparison"
-                                         : "nothing reads it");
+                                         : "nothing that the loss needs reads it");
         diag_help(x, "write `frozen %s` in train if that is meant", p->path);
     }
 }
@@ -24,6 +25,7 @@ void differentiate(struct module *m)
         return;
     if (!g->loss)
         BUG("the train entry has no loss");
+    remove_dead(g);                      /* what the loss does not need has no gradient either, not even of zeros */
     struct differentiation d = {.g = g};
     find_needs(&d);
     if (!backward(&d))

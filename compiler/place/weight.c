@@ -1,12 +1,18 @@
 /* The weight part of a backward stays on its virtual stage: a schedule puts it off, each chunk's by itself. So what
  * another virtual stage reads of it, the gradient of a value made there and read after the last block, say, belongs to
- * the input part, and so does all that it needs. Only the places tell, so this mends here what rewrite has split. */
+ * the input part, and so does all that it needs; likewise a sum over blocks that goes from stage to stage, which would
+ * have every stage wait for the weight part of the next. Only the places tell, so this mends here what rewrite split. */
 #include "place.h"
 
 struct parts {
     bool *moves;                 /* by id of a root node: to the input part */
     bool *leads_on;              /* by id of a root node: read by more than the update and sums for it */
 };
+
+static bool travels(const struct node *n)
+{
+    return n->body && region_origin(n->body)->cut && arrlen(n->in);
+}
 
 /* A sum of gradients for the update waits for the update: it may take its operands from anywhere. */
 static bool sums_for_update(const struct parts *p, const struct node *n)
@@ -42,6 +48,7 @@ void keep_weight_parts(struct graph *g)
     for (int i = count - 1; i >= 0; i--)
         if (old[i]->phase == PHASE_WEIGHT) {
             first = i;
+            p.moves[old[i]->id] |= travels(old[i]);
             if (!sums_for_update(&p, old[i]) || p.moves[old[i]->id])
                 mark_operands(&p, old[i], old[i]);
         }

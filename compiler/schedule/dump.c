@@ -1,4 +1,5 @@
-/* --emit=schedule: per stage the order, its loops, slots and the bubble, and the timeline as text. */
+/* --emit=schedule: per stage the order, its loops, slots and the bubble, and the timeline as text; last what the other
+ * schedules would do. */
 #include "dump.h"
 #include "../passes.h"
 #include "policy.h"
@@ -156,6 +157,8 @@ void schedule_dump(FILE *to, struct module *m, bool json)
         json_t *all = json_pack("{s:s, s:s, s:i, s:f, s:I, s:I, s:o, s:o}", "plan", m->plan->name, "schedule", schedule,
                                 "microbatches", (int)m->plan->microbatches, "bubble", p->bubble, "makespan",
                                 (json_int_t)t->makespan, "bound", (json_int_t)t->bound, "stages", stages, "links", links);
+        if (p->nstage > 1)
+            json_object_set_new(all, "schedules", comparison_json(m->plan));
         json_dumpf(all, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
         fputc('\n', to);
         json_decref(all);
@@ -189,4 +192,6 @@ void schedule_dump(FILE *to, struct module *m, bool json)
     }
     fputs("timeline:\n", to);
     draw_timeline(to, t, chunks, (int)m->plan->microbatches, 108);
+    if (p->nstage > 1)
+        comparison_text(to, m->plan);
 }

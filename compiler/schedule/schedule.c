@@ -16,15 +16,15 @@ struct timetable *timetable_of(const struct plan *plan)
     return timetable_make(plan, plan->given);
 }
 
+/* What the ranks really wait under this schedule, splits and chunks included. */
 static void warn_bubble(const struct plan *plan, double bubble)
 {
     int stages = plan_stages(plan);
     if (plan->microbatches >= stages)
         return;
     struct span at = plan->mb_span.file ? plan->mb_span : plan->pipeline_span.file ? plan->pipeline_span : plan->span;
-    struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages under %s: ranks wait %.0f%% of the step",
-                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages,
-                                  plan->given ? "the order by hand" : schedule_name[plan->schedule], bubble * 100);
+    struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
+                                  (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
     diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
     diag_help(d, "take %d micro-batches or more", 4 * stages);
 }

@@ -249,6 +249,39 @@ static int best_guess(const struct run *r, int var)
     return best;
 }
 
+/* Variables that wait for their elimination, the one with the smallest table first, of equals the first of all: a heap. A
+ * variable whose table changes is put in again; what no longer fits its size is passed over when it comes up. */
+struct waiting { double size; int var; };
+
+static bool before(const struct waiting *a, const struct waiting *b)
+{
+    return a->size != b->size ? a->size < b->size : a->var < b->var;
+}
+
+static void put(struct waiting **heap, struct waiting w)
+{
+    arrput(*heap, w);
+    int i = (int)arrlen(*heap) - 1;
+    for (; i > 0 && before(&w, &(*heap)[(i - 1) / 2]); i = (i - 1) / 2)
+        (*heap)[i] = (*heap)[(i - 1) / 2];
+    (*heap)[i] = w;
+}
+
+static struct waiting take(struct waiting **heap)
+{
+    struct waiting first = (*heap)[0], w = arrpop(*heap);
+    int n = (int)arrlen(*heap), i = 0;
+    for (int down; n && (down = 2 * i + 1) < n; i = down) {
+        down += down + 1 < n && before(&(*heap)[down + 1], &(*heap)[down]);
+        if (!before(&(*heap)[down], &w))
+            break;
+        (*heap)[i] = (*heap)[down];
+    }
+    if (n)
+        (*heap)[i] = w;
+    return first;
+}
+
 /* One pass over a compacted problem. known: a solution to fix variables at, or NULL. seed varies which are fixed. */
 static bool run_once(const struct solver *s, struct effort *effort, const int *known, unsigned seed, int *choice, double *cost)
 {
@@ -267,15 +300,16 @@ static bool run_once(const struct solver *s, struct effort *effort, const int *k
     bool exact = true, *done = NEW_ARRAY(bool, n);
     double *size = NEW_ARRAY(double, n);
     int **list = NEW_ARRAY(int *, n);
+    struct waiting *heap = NULL;
     for (int i = 0; i < n; i++) {
         list[i] = neighbours(&r, i);
         size[i] = span(&r, list[i]);
+        put(&heap, (struct waiting){size[i], i});
     }
     for (int left = n; left > 0; left--) {
-        int pick = -1;
-        for (int i = 0; i < n; i++)
-            if (!done[i] && (pick < 0 || size[i] < size[pick]))
-                pick = i;
+        while (done[heap[0].var] || heap[0].size != size[heap[0].var])
+            take(&heap);
+        int pick = heap[0].var;
         double entries = size[pick] * r.vars[pick].n;
         if (entries > effort->table || (entries > effort->work && entries > 64)) {   /* fix the busiest variable instead */
             double most = -1;
@@ -300,7 +334,10 @@ static bool run_once(const struct solver *s, struct effort *effort, const int *k
         int *around = list[pick];
         for (int k = 0; k < arrlen(around); k++) {
             list[around[k]] = neighbours(&r, around[k]);
-            size[around[k]] = span(&r, list[around[k]]);
+            double now = span(&r, list[around[k]]);
+            if (now != size[around[k]])
+                put(&heap, (struct waiting){now, around[k]});
+            size[around[k]] = now;
         }
     }
     for (int k = (int)arrlen(r.gone) - 1; k >= 0; k--) {

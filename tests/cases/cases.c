@@ -1,6 +1,7 @@
 /* cases FILE.flow..: small programs that once went wrong elsewhere, each with what is right in its comments:
  *
  *     # plans: a b c               every line below holds for each of these plans (without it: for the first plan)
+ *     # targets: cpu cuda         .. and compiled for each of these targets (without it: cpu)
  *     # vary: NAME = 1 2 3         .. and for each value; several lines multiply
  *     # expect: equal              compiles, and all ranks compute what one rank does
  *     # expect: ignored            .. also where every label is one to ignore: then the loss is 0
@@ -23,7 +24,7 @@
 enum { MAX_LINES = 40, MAX_TEXT = 1 << 16 };
 
 struct setting { char name[32], value[32]; };
-struct trial { const char *file, *text, *plan; struct setting set[6]; int nset; int *bad; };
+struct trial { const char *file, *text, *plan, *target; struct setting set[6]; int nset; int *bad; };
 
 static const struct {
     const char *name;
@@ -36,7 +37,7 @@ static const struct {
 
 static void complain(struct trial *t, const char *what, const char *more)
 {
-    printf("%s%s%s", t->file, t->plan ? " --plan " : "", t->plan ? t->plan : "");
+    printf("%s%s%s --target %s", t->file, t->plan ? " --plan " : "", t->plan ? t->plan : "", t->target);
     for (int i = 0; i < t->nset; i++)
         printf(" --set %s=%s", t->set[i].name, t->set[i].value);
     printf(": %s\n%s\n", what, more);
@@ -175,7 +176,7 @@ static bool has_code(const char *said, const char *expect)
 
 static void try(struct trial *t)
 {
-    struct options o = {.file = t->file, .target = "cpu", .check = true, .plan = t->plan};
+    struct options o = {.file = t->file, .target = t->target, .check = true, .plan = t->plan};
     for (int i = 0; i < t->nset; i++)
         arrput(o.set, ((typeof(*o.set)){intern(t->set[i].name), t->set[i].value, false}));
     struct module *m = NEW(struct module);
@@ -270,11 +271,12 @@ int main(int argc, char **argv)
             printf("%s expects nothing\n", argv[i]);
             return 2;
         }
-        char plans[MAX_LINES][32];
-        const char *line = strstr(text, "# plans: ");
-        int n = line ? words_after(line + 9, plans) : 0;
-        for (int k = 0; k < (n ? n : 1); k++) {
-            struct trial t = {.file = argv[i], .text = text, .plan = n ? plans[k] : NULL, .bad = &bad};
+        char plans[MAX_LINES][32], targets[MAX_LINES][32] = {"cpu"};
+        const char *line = strstr(text, "# plans: "), *built = strstr(text, "# targets: ");
+        int n = line ? words_after(line + 9, plans) : 0, ntarget = built ? words_after(built + 11, targets) : 1;
+        for (int k = 0; k < (n ? n : 1) * ntarget; k++) {
+            struct trial t = {.file = argv[i], .text = text, .plan = n ? plans[k / ntarget] : NULL,
+                              .target = targets[k % ntarget], .bad = &bad};
             vary(&t, text);
         }
     }

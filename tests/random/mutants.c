@@ -159,8 +159,9 @@ static void misplace(struct trials *t, struct place *at)
 {
     const struct physical *p = t->m->physical;
     struct region *body = at->node->body;
-    if (!body || body->mirror || p->nstage < 2 || !body->count)
-        return;
+    const struct region *whole = body && at->node->logical ? at->node->logical->body : NULL;
+    if (!body || body->mirror || p->nstage < 2 || !body->count || (whole && whole->count != whole->total))
+        return;                          /* a piece has parameters of its own, and no others to take */
     int64_t total = 0, first = body->first;
     for (int i = 0; i < arrlen(t->places); i++) {
         const struct region *b = t->places[i].node->body;
