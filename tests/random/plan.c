@@ -199,7 +199,7 @@ static void write_train(struct writer *w)
     else
         line(w, "optimizer adamw { lr = 0.01; eps = 1e-2; decay = 0.1 on [*] }");
     if (chance(w, 40))
-        line(w, "clip_norm 0.05");
+        line(w, "clip_norm 0.05%s", chance(w, 25) ? " deferred" : "");
     const struct target *frozen = chance(w, 8) ? any_param(w) : NULL;
     char name[LABEL + 32];
     if (frozen)
