@@ -33,9 +33,10 @@ static void collect_operand(struct collect *c, struct value *v, const struct lay
         if (c->requests[i].source == r.source && layout_agrees(b->mesh, &c->requests[i].need, need))
             return;
     int count = convert_path(r.source, &r.source->lay, need, b->mesh, r.step, MAX_STEP);
-    for (int i = 0; i < count; i++)
+    bool stack = region_depth(src->region) > 0;
+    for (int i = 0; i < count && (!stack || step_is_comm(r.step[i].kind)); i++)
         if (step_is_comm(r.step[i].kind))
-            r.count = i + 1;             /* local steps at the end are made by the reader */
+            r.count = i + 1;             /* local steps at the end are made by the reader, and those of a stack: per block */
     if (r.count)
         arrput(c->requests, r);
 }
