@@ -5,6 +5,7 @@
 #include "cost/predict.h"
 #include "module.h"
 #include "passes.h"
+#include <setjmp.h>
 #include <string.h>
 
 static const double gib = 1073741824.0;
@@ -65,6 +66,26 @@ static void put_line(FILE *to, struct module *m, int errors, const char *fault)
         fprintf(to, "%s\n", limit > 0 ? "yes" : "no limit given");
 }
 
+static jmp_buf defect_seen;
+static const char *defect;
+
+static void note_defect(const char *fact)
+{
+    defect = fact;
+    longjmp(defect_seen, 1);
+}
+
+/* NULL, or the defect of flowc that ended it: the other plans still have their lines. */
+static const char *compile_guarded(struct module *m, bool (*compile)(struct module *m))
+{
+    bug_handler *before = bug_caught_by(note_defect);
+    defect = NULL;
+    if (!setjmp(defect_seen))
+        compile(m);
+    bug_caught_by(before);
+    return defect;
+}
+
 int plans_table(FILE *to, struct module *first, bool (*compile)(struct module *m))
 {
     int fits = 0;
@@ -80,10 +101,13 @@ int plans_table(FILE *to, struct module *first, bool (*compile)(struct module *m
         o->plan = first->plans[i]->name;
         m->options = o;
         struct diag_held held = diag_hold();
-        compile(m);
-        const char *fault = diag_first();
+        const char *bug = compile_guarded(m, compile), *fault = diag_first();
         int errors = diag_drop(held);
-        fits += !errors;
+        fits += !errors && !bug;
+        if (bug) {
+            fprintf(to, "%-18s %6d  %s\n", o->plan, m->plan ? m->plan->mesh.nranks : 0, bug);
+            continue;
+        }
         if (!m->plan)
             continue;
         put_line(to, m, errors, fault);

@@ -163,10 +163,21 @@ size_t mem_peak(void)
     return drawn;
 }
 
+static bug_handler *bug_caller;
+
+bug_handler *bug_caught_by(bug_handler *handler)
+{
+    bug_handler *before = bug_caller;
+    bug_caller = handler;
+    return before;
+}
+
 void bug_at(const char *file, int line, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
+    if (bug_caller)
+        bug_caller(mem_printf("internal error at %s:%d: %s", file, line, mem_vprintf(format, args)));
     fprintf(stderr, "flowc: internal error at %s:%d: ", file, line);
     vfprintf(stderr, format, args);
     fprintf(stderr, "\nThis is a defect of flowc, not of your program; please report it with the .flow file.\n");

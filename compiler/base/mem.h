@@ -32,4 +32,8 @@ size_t mem_peak(void);                                /* bytes drawn since the s
 /* A defect of flowc itself: prints what and where, exits with 70. */
 #define BUG(...) bug_at(__FILE__, __LINE__, __VA_ARGS__)
 _Noreturn void bug_at(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Where several plans are compiled, a defect met in one is that plan's: the handler hears of it and does not return (it
+ * jumps out). NULL: exit. Returns the handler before. */
+typedef void bug_handler(const char *fact);
+bug_handler *bug_caught_by(bug_handler *handler);
 #endif
