@@ -92,7 +92,7 @@ struct expectation {             /* expect comm h[i] per microbatch, forward : a
     unsigned axes;
     bool at_most;
     int64_t count;
-    struct span span;
+    struct span span, pattern_span;
 };
 
 struct precision {               /* precision bf16 { master f32; grads f32; reduce f32; keep f32 on [..] } */

@@ -54,7 +54,8 @@ void expect_collect(struct frame *f, struct plan *p, struct ast *a)
     for (int i = 0; i < ast_count(a); i++)
         if (a->kids[i] && a->kids[i]->kind == AST_BINARY)
             comparison = a->kids[i];
-    struct expectation x = { .phase = -1, .span = a->span, .at_most = !strcmp(comparison->name, "<=") };
+    struct expectation x = { .phase = -1, .span = a->span, .pattern_span = ast_kid(a, 0)->span,
+                             .at_most = !strcmp(comparison->name, "<=") };
     call = ast_kid(comparison, 0);
     x.pattern = without_names(ast_kid(a, 0)->name, &x.one_block);
     for (int i = 0; i < ast_count(conditions); i++)

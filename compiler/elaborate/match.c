@@ -1,6 +1,7 @@
 /* Every pattern of the program matches something: a line that names nothing would be a layout, a decay or a stage that
  * silently is not there. */
 #include "elaborate.h"
+#include <ctype.h>
 #include <string.h>
 
 static struct graph *any_graph(struct elab *e)
@@ -22,6 +23,60 @@ static bool pattern_used(struct elab *e, const char *pattern, bool values, bool 
             (beneath && pattern_covers(pattern, g->values[i]->path, NULL)))
             return true;
     return false;
+}
+
+/* What stands in [ ]: `*`, a name, or a block or half-open range of blocks in whole numbers, upwards from 0. */
+static bool index_known(const char *s, const char *end)
+{
+    const char *t = s;
+    if (*s == '*')
+        return end == s + 1;
+    if (isalpha((unsigned char)*s) || *s == '_') {
+        while (t < end && (isalnum((unsigned char)*t) || *t == '_'))
+            t++;
+        return t == end;
+    }
+    t += strspn(t, "0123456789");
+    if (t == end)
+        return t > s;
+    if (strncmp(t, "..", 2) != 0)
+        return false;
+    t += 2;
+    return t + strspn(t, "0123456789") == end;
+}
+
+/* A dim or const of the program by that name? As an index it would be taken for the name of all blocks. */
+static const struct ast *size_named(const struct elab *e, const char *name, size_t length)
+{
+    for (int p = 0; p < arrlen(e->m->programs); p++)
+        for (int i = 0; i < ast_count(e->m->programs[p]); i++) {
+            const struct ast *a = e->m->programs[p]->kids[i];
+            if (a && (a->kind == AST_DIM || a->kind == AST_CONST) && strlen(a->name) == length && !strncmp(a->name, name, length))
+                return a;
+        }
+    return NULL;
+}
+
+/* An error for every index in the patterns of a that is none: h[-1], h[1.5], h[L]. */
+static void check_indices(struct elab *e, const struct ast *a)
+{
+    for (int i = 0; a && i < ast_count(a); i++)
+        check_indices(e, a->kids[i]);
+    if (!a || a->kind != AST_PATTERN)
+        return;
+    for (const char *s = a->name; (s = strchr(s, '['));) {
+        const char *end = strchr(++s, ']');
+        if (!end)
+            return;
+        const struct ast *size = size_named(e, s, (size_t)(end - s));
+        if (!size && index_known(s, end))
+            continue;
+        struct diag *d = diag_error(E_PATTERN, a->span, "'%.*s' in '%s' is no block", (int)(end - s), s, a->name);
+        if (size)
+            diag_label(d, size->span, "a size; as an index it would stand for every block");
+        diag_help(d, "blocks are counted from 0: one is `[2]`, some are `[2..4]`, all are `[*]`");
+        return;
+    }
 }
 
 /* A pattern that names blocks names some that are there: of one of the repeats it matches, all of them. */
@@ -153,6 +208,15 @@ void patterns_check(struct elab *e)
 {
     struct plan *p = e->m->plan;
     struct ast **train = train_patterns(e);
+    int before = diag_errors();
+    for (int i = 0; i < arrlen(e->m->programs); i++)
+        for (int k = 0; k < ast_count(e->m->programs[i]); k++) {
+            const struct ast *a = e->m->programs[i]->kids[k];
+            if (a && (a->kind != AST_PLAN || a == p->ast))
+                check_indices(e, a);
+        }
+    if (diag_errors() != before)
+        return;
     for (int i = 0; i < arrlen(train); i++)
         if (!pattern_used(e, train[i]->name, false, true))
             pattern_unmatched(e, train[i]->name, train[i]->span, true);
@@ -164,6 +228,15 @@ void patterns_check(struct elab *e)
             pattern_unmatched(e, l->pattern, l->pattern_span, false);
         else
             check_blocks(e, l->pattern, l->pattern_span, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE);
+    }
+    for (int i = 0; i < arrlen(p->expect); i++) {
+        const struct expectation *x = &p->expect[i];
+        if (!strcmp(x->pattern, "*") || !strcmp(x->pattern, "grad_norm"))
+            continue;
+        if (!pattern_used(e, x->pattern, true, true))
+            pattern_unmatched(e, x->pattern, x->pattern_span, false);
+        else
+            check_blocks(e, x->pattern, x->pattern_span, true);
     }
     if (p->split)
         check_split(e, p);
