@@ -456,6 +456,8 @@ static void warn_stages(const struct placing *p)
     const char *axis = plan->mesh.axis[plan->mesh.pipe].name;
     int stages = plan_stages(plan);
     int64_t most = 0, least = INT64_MAX;
+    int first = -1, idle = 0;        /* stages without work or parameters */
+    bool first_works = false;
     for (int s = 0; s < stages; s++) {
         int64_t blocks = blocks_on(plan, cut, s);
         bool works = blocks > 0;
@@ -464,16 +466,23 @@ static void warn_stages(const struct placing *p)
             works = n->stage >= 0 && stage_of(plan, n->stage) == s && !(n->op->flags & OP_SOURCE);
         }
         if (!works || !has_params(plan, p->g->root, s)) {
-            struct diag *d = diag_warning(W_STAGE, at, works ? "stage %d of '%s' has no parameters" : "stage %d of '%s' has nothing to do",
-                                          s, axis);
-            if (cut)
-                diag_help(d, "give it blocks: `split %s = [..]`, or take '%s' of size %d", plan->split, axis, stages - 1);
-            else
-                diag_help(d, "cut a repeat over the stages with `split`, or place calls there with `place`");
-            return;
+            first_works = idle++ ? first_works : works;
+            first = first < 0 ? s : first;
         }
         most = cut && blocks > most ? blocks : most;
         least = cut && blocks < least ? blocks : least;
+    }
+    if (idle) {
+        const char *which = idle > 1 ? mem_printf("%d of the %d stages of '%s', from stage %d,", idle, stages, axis, first)
+                                     : mem_printf("stage %d of '%s'", first, axis);
+        const char *have = idle > 1 ? "have" : "has";
+        struct diag *d = diag_warning(W_STAGE, at, "%s %s %s", which, have, first_works ? "no parameters" : "nothing to do");
+        if (cut)
+            diag_help(d, "give %s blocks: `split %s = [..]`, or take '%s' of size %d", idle > 1 ? "them" : "it", plan->split, axis,
+                      stages - idle);
+        else
+            diag_help(d, "cut a repeat over the stages with `split`, or place calls there with `place`");
+        return;
     }
     if (!cut || most <= 2 * least)
         return;

@@ -26,7 +26,17 @@ static void warn_bubble(const struct plan *plan, double bubble)
     struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
                                   (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
     diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
-    diag_help(d, "take %d micro-batches or more", 4 * stages);
+    int64_t size = plan->mb_dim ? plan->mb_dim->size : 0, most = 4 * stages, count = most;
+    while (count < size && size % count && count < most + 100000)
+        count++;
+    if (!size)
+        diag_help(d, "take %lld micro-batches or more", (long long)count);
+    else if (count <= size && size % count == 0)
+        diag_help(d, "take %lld micro-batches or more, of those that divide %s = %lld", (long long)count,
+                  plan->mb_dim->name, (long long)size);
+    else
+        diag_help(d, "%lld or more would be best, but they must divide %s = %lld: take one of %s, or fewer stages",
+                  (long long)most, plan->mb_dim->name, (long long)size, divisors_text(size));
 }
 
 void schedule(struct module *m)

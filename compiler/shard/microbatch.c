@@ -207,6 +207,12 @@ static bool reads(const struct node *n, const struct param *p)
     return false;
 }
 
+static const char *single_text(const struct timing *t)
+{
+    const struct dim *over = t->s->m->plan->mb_dim;
+    return over && over->name ? mem_printf("`microbatches 1 over %s`", over->name) : "leave out `microbatches`";
+}
+
 /* A parameter with the dim that micro-batches cut: its gradient comes a piece at a time, but is updated as one. */
 static bool explain_parameter(const struct timing *t, const struct actor *a)
 {
@@ -220,7 +226,8 @@ static bool explain_parameter(const struct timing *t, const struct actor *a)
     struct diag *d = diag_error(E_OPEN_MICROBATCH, p->span, "parameter '%s' has the dim '%s', which micro-batches cut",
                                 p->path, m->plan->mb_dim->name);
     diag_label(d, m->plan->mb_span, "a micro-batch holds 1/%lld of it", (long long)m->plan->microbatches);
-    diag_help(d, "give the parameter another dim of this size, without the batch, or use 1 micro-batch (`microbatches 1`)");
+    diag_help(d, "give the parameter another dim of this size, without the batch, or use 1 micro-batch: %s",
+              single_text(t));
     return true;
 }
 
@@ -242,7 +249,10 @@ static void explain_open(struct timing *t, const struct actor *a, int operand, i
         diag_label(d, v->span, "'%s' is made here, one micro-batch at a time", tensor);
     else if (t->s->m->plan->mb_span.file)
         diag_label(d, t->s->m->plan->mb_span, "micro-batches are cut here");
-    diag_help(d, "divide by a count of inputs, divide two whole-step sums last, or use 1 micro-batch (`microbatches 1`)");
+    if (code_is_split(at))
+        diag_help(d, "cut the micro-batches over another dim, or use 1 micro-batch: %s", single_text(t));
+    else
+        diag_help(d, "divide by a count of inputs, divide two whole-step sums last, or use 1 micro-batch: %s", single_text(t));
 }
 
 static void blame(struct timing *t)
