@@ -147,6 +147,7 @@ struct value {
     int64_t offset;              /* elements from the start of the buffer's slot and block */
     int64_t stride[MAX_DIM];     /* elements */
     struct place *place;         /* the same exactly, where extents differ between ranks (layout/place.h) */
+    bool host;                   /* lives in host memory (layout/offload.c) */
     bool stacked;                /* survives its iteration: one copy per block of the regions around it */
 };
 

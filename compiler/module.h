@@ -22,6 +22,7 @@ struct options {                 /* the command line, as far as passes care */
      * ranks, and the line `recompute PATTERN` is added; both may be absent */
     bool trial;
     const char *wider, *recompute;
+    unsigned offload;            /* OFFLOAD_.. besides those of the plan */
     int wider_times;
     const char *spoil;           /* --spoil: a fault put into the physical graph on purpose, or NULL */
 };
@@ -118,6 +119,8 @@ struct shard_line {              /* shard optimizer | gradients | parameters ove
     int64_t bucket_bytes;        /* most in one reduction of gradients; 0: all */
     struct span span;
 };
+/* offload optimizer, activations, parameters to host: what lives in host memory and comes to the device to be used */
+enum { OFFLOAD_OPTIMIZER = 1, OFFLOAD_ACTIVATIONS = 2, OFFLOAD_PARAMETERS = 4 };
 struct plan {
     const char *name;
     struct span span;
@@ -140,7 +143,9 @@ struct plan {
     struct plan_line *lines;     /* stb_ds array, in program order */
     struct expectation *expect;  /* stb_ds array */
     struct shard_line shard;
-    double memory_bytes;         /* 0: no limit */
+    unsigned offload;            /* OFFLOAD_.. */
+    struct span offload_span;
+    double memory_bytes;         /* of the device; 0: no limit */
     struct span memory_span;
     bool strict;
     struct precision precision;

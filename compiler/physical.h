@@ -80,7 +80,7 @@ struct rolled {
     struct roll *rolls, *laps;
 };
 
-enum memory_class { MEM_PARAM, MEM_GRAD, MEM_STATE, MEM_SAVED, MEM_LOCAL, MEM_COMM, MEM_INPUT, MEM_CLASSES };
+enum memory_class { MEM_PARAM, MEM_GRAD, MEM_STATE, MEM_SAVED, MEM_LOCAL, MEM_COMM, MEM_INPUT, MEM_HOST, MEM_CLASSES };
 extern const char *const memory_class_name[MEM_CLASSES];
 struct buffer {                  /* one place in the arena; several values may live in it (views, in-place) */
     int id;
@@ -100,6 +100,7 @@ struct buffer {                  /* one place in the arena; several values may l
     int depth;                   /* repeats it is stacked over; their counts, outermost first, are in count */
     int64_t count[MAX_DIM];
     struct value **values;       /* stb_ds array: every value that lives in it */
+    bool host;                   /* in host memory, which has offsets of its own; class MEM_HOST */
     bool persistent;             /* keeps its contents from step to step */
     bool scratch;                /* f32 copies for one call (layout/wide.c); holds no value of the graph */
     bool constant;               /* the same in every micro-batch: needs no slots */
@@ -122,6 +123,7 @@ struct stage {
     struct region *phase[ENTRIES][PHASES][MAX_CHUNK];      /* NULL where empty */
     struct buffer **buffers;                     /* stb_ds array after allocate */
     int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
+    int64_t host_bytes;                          /* host memory for what is offloaded */
     int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
     struct rolled order;                         /* the train entry's forward, backward .. in one step */
 };

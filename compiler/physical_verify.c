@@ -63,12 +63,12 @@ static void verify_memory(const struct stage *s, const char *after)
     int n = (int)arrlen(s->buffers);
     for (int i = 0; i < n; i++) {
         const struct buffer *a = s->buffers[i];
-        if (a->offset < 0 || a->offset + a->bytes > s->arena_bytes)
+        if (a->offset < 0 || a->offset + a->bytes > (a->host ? s->host_bytes : s->arena_bytes))
             BUG("after %s, stage %d: %s ends outside the arena", after, s->index, a->name);
         for (int k = i + 1; k < n && a->bytes; k++) {
             const struct buffer *b = s->buffers[k];
             bool together = a->first <= b->last && b->first <= a->last;
-            if (b->bytes && together && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes)
+            if (b->bytes && together && a->host == b->host && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes)
                 BUG("after %s, stage %d: %s and %s overlap", after, s->index, a->name, b->name);
         }
     }

@@ -42,7 +42,7 @@ static void flow_error(const struct span *at, struct scan *s, const char *text);
 %token EVALUATE "evaluate" SAMPLE "sample" FILES "files" CLUSTER "cluster" OP "op"
 %token PARAM "param" STATE "state" REPEAT "repeat" RETURN "return" OUTPUT "output" METRIC "metric"
 %token MESH "mesh" MICROBATCHES "microbatches" PIPELINE "pipeline" SPLIT "split" SBP "sbp" PIN "pin" SAVE "save"
-%token PLACE "place" SHARD "shard" BUCKETS "buckets" PREFETCH "prefetch" KEEP "keep" RECOMPUTE "recompute"
+%token PLACE "place" SHARD "shard" OFFLOAD "offload" BUCKETS "buckets" PREFETCH "prefetch" KEEP "keep" RECOMPUTE "recompute"
 %token PRECISION "precision" MEMORY "memory" EXPECT "expect" STRICT "strict"
 %token DATA "data" OPTIMIZER "optimizer" FROZEN "frozen" OPTIONAL "optional" HOSTS "hosts" LINK "link"
 /* Words in the middle of one. */
@@ -280,6 +280,7 @@ plan_line:
 | "place" patterns "on" placement       { $$ = MAKE(PLACE, @$, NULL, 2, $2, $4); }
 | "shard" NAME "over" names             { $$ = shard_node(s, @$, @2, $2, $4); }
 | "shard" NAME "over" "(" names ")"     { $$ = shard_node(s, @$, @2, $2, $5); }
+| "offload" names NAME NAME             { $$ = offload_node(s, @$, $2, @3, $3, @4, $4); }
 | "buckets" quantity                    { $$ = NAMED(SETTING, @$, @1, "buckets", 1, bytes(s, $2)); }
 | "prefetch" size                       { $$ = NAMED(SETTING, @$, @1, "prefetch", 1, $2); }
 | "keep" NAME NAME                      { $$ = keep_node(s, @$, @2, $2, @3, $3); }

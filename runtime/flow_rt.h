@@ -66,6 +66,7 @@ struct fl_param {
     int64_t stack[FL_MAX_STACK];         /* their counts in the whole model, outermost first */
     int64_t first[FL_MAX_STACK], count[FL_MAX_STACK];    /* what is here; nstack 0: 0, 1. count 0: nothing */
     int64_t offset_bytes;
+    bool host;                           /* it lies in host memory: at host + offset_bytes */
     int64_t stored;                      /* elements from one block to the next; 0: those of the local part */
     int nflat;
     int flat[FL_MAX_AXIS];
@@ -167,6 +168,7 @@ struct fl_run;
 struct fl_class {
     int stage;
     int64_t arena_bytes;
+    int64_t host_bytes;                  /* host memory for what the plan offloads; 0: none */
     int nparam;
     const struct fl_param *param;        /* all parameters of the program in declaration order, then the states */
     void (*entry[FL_ENTRIES])(struct fl_run *run);    /* one step; NULL where the program lacks the entry */
@@ -193,6 +195,7 @@ typedef struct fl_comm fl_comm;
 typedef struct fl_link fl_link;
 struct fl_run {
     char *arena;                         /* 256-byte aligned, zeroed at the start */
+    char *host;                          /* the same of host memory, pinned on cuda; NULL: none */
     struct fl_step step;
     const struct fl_rank *rank;
     fl_comm **comm;                      /* by index of fl_program.comm; NULL where this rank is no member */
@@ -203,6 +206,13 @@ struct fl_run {
 void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst);
 /* Hands output k (index into fl_program.output) to the host; src is copied. Scalars may be handed over once a step. */
 void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src);
+
+/* Copies between host memory and the arena. A copy starts once all work queued before the call is done, runs beside what
+ * is queued after it, and after the copies started before it. Work queued behind fl_copied starts after the last copy
+ * with that number, and all before it, have ended; a source must stay as it is and a target untouched until then. */
+void fl_to_host(struct fl_run *run, int number, void *host, const void *src, int64_t bytes);
+void fl_to_device(struct fl_run *run, int number, void *dst, const void *host, int64_t bytes);
+void fl_copied(struct fl_run *run, int number);
 
 /* Where the program is, for the watchdog and for error messages: a source line and an op. Both must be literals. */
 void fl_at(const char *where, const char *what);

@@ -82,6 +82,7 @@ int main(int argc, char **argv)
     fl_watchdog_start();
     fl_target_start(local_rank, local_size);
     run.arena = fl_arena_new(run.rank->class_->arena_bytes);
+    run.host = fl_host_new(run.rank->class_->host_bytes);
     connect_ranks(&run);
     fl_loop(&run, &options);
     fl_comm_stop();

@@ -60,7 +60,27 @@ static int64_t block_within(const struct fl_param *p, const int64_t *first, cons
 /* own: which of the entry's blocks, see block_number */
 static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
 {
-    return run->arena + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
+    return (p->host ? run->host : run->arena) + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
+}
+
+static void put_block(struct fl_run *run, const struct fl_param *p, int64_t own, const float *from, int64_t n)
+{
+    char *to = block_address(run, p, own, n);
+    if (!p->host)
+        fl_to_arena(to, from, n * (int64_t)sizeof(float));
+    else if (n > 0)
+        memcpy(to, from, (size_t)n * sizeof(float));
+}
+
+static void get_block(float *to, struct fl_run *run, const struct fl_param *p, int64_t own, int64_t n)
+{
+    const char *from = block_address(run, p, own, n);
+    if (p->host)
+        fl_target_sync();                                  /* the copies of the last step have ended */
+    if (!p->host)
+        fl_from_arena(to, from, n * (int64_t)sizeof(float));
+    else if (n > 0)
+        memcpy(to, from, (size_t)n * sizeof(float));
 }
 
 /* Behind the entries of the path of entry i. */
@@ -78,7 +98,7 @@ static bool wanted(const struct fl_param *p, bool native) { return native || !p-
 static void put_held(struct fl_run *run, const struct fl_param *p, int64_t own, const float *part, const struct fl_box *box)
 {
     struct fl_held h = fl_held_of(p, run->rank->coord, box);
-    fl_to_arena(block_address(run, p, own, h.n), part + h.first, h.n * (int64_t)sizeof(float));
+    put_block(run, p, own, part + h.first, h.n);
 }
 
 /* ---- initial values ---- */
@@ -370,7 +390,7 @@ static void send_part(struct fl_run *run, const struct family *f, int64_t block)
             continue;
         int64_t n = f->mine[k].held.n;
         float *part = fl_alloc(n * (int64_t)sizeof(float));
-        fl_from_arena(part, block_address(run, p, own, n), n * (int64_t)sizeof(float));
+        get_block(part, run, p, own, n);
         FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
         free(part);
     }
@@ -389,7 +409,7 @@ static void assemble(float *whole, struct fl_run *run, const struct family *f, i
         int64_t n = h->held.n;
         float *part = fl_alloc(n * (int64_t)sizeof(float));
         if (rank == 0)
-            fl_from_arena(part, block_address(run, &f->p[i], own, n), n * (int64_t)sizeof(float));
+            get_block(part, run, &f->p[i], own, n);
         else
             FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         fl_held_put(whole, part, &f->p->tensor, &h->box, &h->held);

@@ -20,6 +20,7 @@
 enum { GROUPS = 4 };
 const char *const memory_class_name[MEM_CLASSES] = {
     "parameters", "gradients", "optimizer state", "saved activations", "temporaries", "communication", "inputs",
+    "host",
 };
 
 static int group_of(enum phase p)
@@ -196,6 +197,51 @@ static int64_t bytes_of(const struct buffer *b)
     return over ? LARGEST_BYTES + ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Places all buffers of the arena, or of host memory; how large that is, and at *live what is used at most at once. */
+static int64_t pack_memory(struct work *w, bool host, int64_t *live)
+{
+    struct stage *s = w->s;
+    int64_t total = 0;
+    struct item *items = NULL;
+    int *place = NEW_ARRAY(int, arrlen(s->buffers) + 1);   /* the item each buffer is in, counted from 1 */
+    for (int i = 0; i < arrlen(s->buffers); i++) {
+        struct buffer *b = s->buffers[i];
+        if (b->persistent) {
+            b->first = 0;
+            b->last = w->now;
+        }
+        if (b->last < 0 || b->host != host)
+            continue;                                      /* never written: nothing refers to it */
+        b->bytes = bytes_of(b);
+        if (b->bytes > LARGEST_BYTES - total) {
+            diag_error(E_MEMORY, b->span, "the tensors of stage %d up to '%s' have more bytes than can be counted",
+                       s->index, b->name);
+            return 0;
+        }
+        total += b->bytes;
+        s->bytes[b->class] += b->bytes;
+        struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b;
+        if (!place[head->id]) {
+            arrput(items, ((struct item){b->first, b->last + 1, 0, 0, head->id}));
+            place[head->id] = (int)arrlen(items);
+        }
+        place[i] = place[head->id];
+        struct item *it = &items[place[i] - 1];
+        it->lower = b->first < it->lower ? b->first : it->lower;
+        it->upper = b->last >= it->upper ? b->last + 1 : it->upper;
+        it->size += b->bytes;
+    }
+    int count = (int)arrlen(items);
+    int64_t bytes = pack_near(items, count, SEARCH_WORK / (count + 1));
+    *live = fit_bound(items, count);
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (place[i])
+            s->buffers[i]->offset = items[place[i] - 1].offset;
+    for (int i = 0; i < count; i++)
+        place_bucket(s->buffers[items[i].id], items[i].offset);
+    return bytes;
+}
+
 static void allocate_stage(struct work *w)
 {
     struct stage *s = w->s;
@@ -229,44 +275,8 @@ static void allocate_stage(struct work *w)
     }
     for (int i = 0; i < arrlen(s->buffers); i++)
         count_slots(w, s->buffers[i]);
-    int64_t total = 0;
-    struct item *items = NULL;
-    int *place = NEW_ARRAY(int, arrlen(s->buffers) + 1);   /* the item each buffer is in, counted from 1 */
-    for (int i = 0; i < arrlen(s->buffers); i++) {
-        struct buffer *b = s->buffers[i];
-        if (b->persistent) {
-            b->first = 0;
-            b->last = w->now;
-        }
-        if (b->last < 0)
-            continue;                                      /* never written: nothing refers to it */
-        b->bytes = bytes_of(b);
-        if (b->bytes > LARGEST_BYTES - total) {
-            diag_error(E_MEMORY, b->span, "the tensors of stage %d up to '%s' have more bytes than can be counted",
-                       s->index, b->name);
-            return;
-        }
-        total += b->bytes;
-        s->bytes[b->class] += b->bytes;
-        struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b;
-        if (!place[head->id]) {
-            arrput(items, ((struct item){b->first, b->last + 1, 0, 0, head->id}));
-            place[head->id] = (int)arrlen(items);
-        }
-        place[i] = place[head->id];
-        struct item *it = &items[place[i] - 1];
-        it->lower = b->first < it->lower ? b->first : it->lower;
-        it->upper = b->last >= it->upper ? b->last + 1 : it->upper;
-        it->size += b->bytes;
-    }
-    int count = (int)arrlen(items);
-    s->arena_bytes = pack_near(items, count, SEARCH_WORK / (count + 1));
-    s->live_bytes = fit_bound(items, (int)arrlen(items));
-    for (int i = 0; i < arrlen(s->buffers); i++)
-        if (place[i])
-            s->buffers[i]->offset = items[place[i] - 1].offset;
-    for (int i = 0; i < arrlen(items); i++)
-        place_bucket(s->buffers[items[i].id], items[i].offset);
+    s->arena_bytes = pack_memory(w, false, &s->live_bytes);
+    s->host_bytes = pack_memory(w, true, &(int64_t){0});
     s->link_bytes = outside_links(w->p, s);
     s->packing_bytes = outside_packing(w->p, s);
 }

@@ -6,6 +6,8 @@
 static int by_offset(const void *a, const void *b)
 {
     const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    if (x->host != y->host)
+        return x->host - y->host;
     return x->offset != y->offset ? (x->offset < y->offset ? -1 : 1) : x->id - y->id;
 }
 
@@ -70,6 +72,8 @@ static void dump_text(FILE *to, const struct stage *s, bool splits)
             s->live_bytes ? 100.0 * (double)(s->arena_bytes - s->live_bytes) / (double)s->live_bytes : 0.0);
     if (s->order.beats)
         dump_in_flight(to, s, splits);
+    if (s->host_bytes)
+        fprintf(to, "    %-20s %14lld  (pinned, beside the device)\n", "host memory", (long long)s->host_bytes);
     if (s->link_bytes)
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "slots of links", (long long)s->link_bytes);
     if (s->packing_bytes)
@@ -100,9 +104,10 @@ static json_t *stage_json(const struct stage *s, bool splits)
                                                  (json_int_t)b->blocks, "slots", b->slots, "first", b->first, "last",
                                                  b->last));
     }
-    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
                      s->order.beats ? in_flight_all(s, splits) : 0, "arena_bytes",
-                     (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "link_bytes",
+                     (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "host_bytes",
+                     (json_int_t)s->host_bytes, "link_bytes",
                      (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "bytes", classes,
                      "buffers", buffers);
 }

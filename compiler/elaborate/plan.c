@@ -253,6 +253,23 @@ static void shard_over(struct plan *p, struct ast *a)
     }
 }
 
+/* offload optimizer, activations, parameters to host */
+static void offload(struct plan *p, struct ast *a)
+{
+    static const char *const kinds[] = {"optimizer", "activations", "parameters"};
+    struct ast *names = ast_kid(a, 0);
+    for (int i = 0; i < ast_count(names); i++)
+        for (int k = 0; k < 3; k++) {
+            if (strcmp(names->kids[i]->name, kinds[k]))
+                continue;
+            if (p->offload >> k & 1)
+                diag_label(diag_error(E_DUPLICATE, names->kids[i]->span, "the plan offloads its %s twice", kinds[k]),
+                           p->offload_span, "here already");
+            p->offload |= 1u << k;
+            p->offload_span = names->kids[i]->span;
+        }
+}
+
 /* buckets and keep are about the shard line, wherever it stands. */
 static void shard_setting(struct plan *p, struct ast *a)
 {
@@ -272,7 +289,7 @@ static void shard_setting(struct plan *p, struct ast *a)
 static void unsupported(struct ast *a, const char *what)
 {
     struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
-    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, shard, expect, cluster, memory and strict");
+    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, shard, offload, expect, cluster, memory and strict");
 }
 
 static void read_lines(struct frame *f, struct plan *p)
@@ -304,6 +321,7 @@ static void read_lines(struct frame *f, struct plan *p)
             precision_collect(p, a);
             break;
         case AST_SHARD: shard_over(p, a); break;
+        case AST_OFFLOAD: offload(p, a); break;
         case AST_EXPECT: expect_collect(f, p, a); break;
         case AST_SETTING:
             if (!strcmp(a->name, "buckets"))
@@ -346,6 +364,7 @@ static void read_plan(struct elab *e, struct plan *p)
     if (e->m->options->recompute)
         arrput(p->lines, ((struct plan_line){.kind = LINE_RECOMPUTE, .span = p->span, .pattern_span = p->span,
                                              .pattern = e->m->options->recompute}));
+    p->offload |= e->m->options->offload;
     cluster_collect(&top, p, cluster, mesh ? ast_kid(mesh, 1) : NULL);
 }
 

@@ -54,9 +54,10 @@ void emit_class(struct module *m, int stage, FILE *to)
     emit_steps(&e);
     fprintf(to, "/* %s, plan %s, stage %d of %d: the program of its ranks. Written by flowc; changes here are lost.\n"
             " *\n"
-            " * Tensors are places in one arena of %lld bytes. b1, b2 .. are the blocks of the repeats around, mb\n"
+            " * Tensors are places in one arena of %lld bytes%s. b1, b2 .. are the blocks of the repeats around, mb\n"
             " * the micro-batch, k[] the numbers in which ranks differ. */\n", c_comment(m->options->file),
-            c_comment(m->plan->name), stage, m->physical->nstage, (long long)e.s->arena_bytes);
+            c_comment(m->plan->name), stage, m->physical->nstage, (long long)e.s->arena_bytes,
+            e.s->host_bytes ? mem_printf(" and in %lld of host memory", (long long)e.s->host_bytes) : "");
     fputs(preamble, to);
     if (arrlen(m->user_ops))
         fputs("#include \"user_ops.h\"\n", to);

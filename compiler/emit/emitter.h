@@ -45,6 +45,7 @@ void emit_einsum(struct emitter *e, const struct node *n);
 void emit_sum(struct emitter *e, const struct node *n);
 void emit_call(struct emitter *e, const struct node *n);
 bool emit_boxing(struct emitter *e, const struct node *n);     /* true: n was a boxing op */
+bool emit_offload(struct emitter *e, const struct node *n);    /* copies between host memory and the arena */
 bool emit_strided(struct emitter *e, const struct node *n);    /* stack, concat, slice_grad, copies of views */
 
 /* wide.c */

@@ -102,7 +102,7 @@ static void emit_node(struct emitter *e, const struct node *n)
         partials(e, n);
     else if (n->op->flags & OP_ELEMENTWISE)
         emit_elementwise(e, n);
-    else if (!emit_boxing(e, n) && !emit_strided(e, n))
+    else if (!emit_boxing(e, n) && !emit_offload(e, n) && !emit_strided(e, n))
         emit_kernel(e, n);
 }
 
@@ -138,10 +138,12 @@ void emit_phases(struct emitter *e)
                     phase_function(e, e->entry, e->phase, roots[i].chunk), each ? ", int mb" : "");
             e->indent = 1;
             plain(e, "char *const arena = run->arena;");
+            if (e->s->host_bytes)
+                plain(e, "char *const host = run->host;");
             plain(e, "const int64_t *const k = run->rank->constant;");
             if (!each)
                 plain(e, "const int mb = 0;");
-            plain(e, "(void)arena, (void)k, (void)mb;");
+            plain(e, "(void)arena, (void)k, (void)mb;%s", e->s->host_bytes ? " (void)host;" : "");
             emit_region(e, roots[i].region);
             fputs("}\n\n", e->functions);
         }

@@ -68,9 +68,10 @@ void emit_plan_json(struct module *m, FILE *to)
         json_t *memory = json_object();
         for (int c = 0; c < MEM_CLASSES; c++)
             json_object_set_new(memory, memory_class_name[c], json_integer(st->bytes[c]));
-        json_array_append_new(classes, json_pack("{s:i, s:i, s:I, s:I, s:o, s:o, s:o}", "stage", s, "chunks", st->nchunk,
+        json_array_append_new(classes, json_pack("{s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:o}", "stage", s, "chunks", st->nchunk,
                                                  "arena_bytes",
-                                                 (json_int_t)st->arena_bytes, "live_bytes", (json_int_t)st->live_bytes,
+                                                 (json_int_t)st->arena_bytes, "live_bytes", (json_int_t)st->live_bytes, "host_bytes",
+                                                 (json_int_t)st->host_bytes,
                                                  "bytes", memory, "phases", phases_json(p, st), "order",
                                                  order_json(&st->order)));
     }

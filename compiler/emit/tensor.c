@@ -46,7 +46,8 @@ static const char *address(const struct value *v, int step)
 
 static void define(struct emitter *e, const struct value *v, const char *name, int step)
 {
-    fprintf(e->tensors, "#define %-40s ((%s *)(arena + %s))", name, type_c[v->type], address(v, step));
+    fprintf(e->tensors, "#define %-40s ((%s *)(%s + %s))", name, type_c[v->type],
+            v->buffer->host ? "host" : "arena", address(v, step));
     fprintf(e->tensors, "  /* %s %s%s%s */\n", c_comment(v->path), c_comment(value_type_text(v, e->p->mesh)),
             v->span.file ? "  " : "", v->span.file ? c_comment(span_where(v->span)) : "");
 }

@@ -25,7 +25,7 @@ bool op_takes_strides(const struct op *op)
 {
     static const struct op *const strided[] = {
         &op_einsum, &op_repeat, &op_attention, &op_attention_grad, &op_stack, &op_concat, &op_slice_grad, &op_copy,
-        &op_sum, &op_box_pad,
+        &op_sum, &op_box_pad, &op_to_host, &op_to_device, &op_copied,
     };
     for (size_t i = 0; i < sizeof strided / sizeof *strided; i++)
         if (op == strided[i])
@@ -33,11 +33,21 @@ bool op_takes_strides(const struct op *op)
     return op->flags & (OP_ELEMENTWISE | OP_VIEW) || op == &op_box_slice;
 }
 
+/* The parameter in host memory that node n, a to_host, writes to; NULL: it writes to memory of its own. */
+static const struct value *stored_place(const struct work *w, const struct node *n)
+{
+    struct node **readers = w->readers[n->out[0]->id];
+    bool stored = arrlen(readers) == 1 && readers[0]->op == &op_store && readers[0]->in[0]->host;
+    return stored ? readers[0]->in[0] : NULL;
+}
+
 /* May the attention kernels read v as it lies? They want its last dim dense. */
 static bool readable(const struct work *w, const struct node *n, const struct value *v)
 {
     if (n->op == &op_box_slice && layout_flat(&n->out[0]->lay, w->p->mesh))
         return place_contiguous(v);
+    if (n->op == &op_to_host)            /* bytes as they lie; a parameter's host memory is contiguous */
+        return stored_place(w, n) ? place_contiguous(v) : place_whole(v);
     if (n->op == &op_attention || n->op == &op_attention_grad)
         return v->ndim == 0 || sym_is(v->place->extent[v->ndim - 1], 1) || sym_is(v->place->stride[v->ndim - 1], 1);
     return op_takes_strides(n->op) || place_contiguous(v);
@@ -55,6 +65,19 @@ static void note_readers(struct work *w, struct region *r)
     }
     for (int k = 0; k < arrlen(r->results); k++)
         w->result[r->results[k]->id] = true;
+}
+
+/* What a value that was offloaded is copied in for counts as a reader of it, so that it lies as it would without. */
+static void note_far_readers(struct work *w)
+{
+    for (int i = 0; i < arrlen(w->readers); i++)
+        for (int k = 0; k < arrlen(w->readers[i]); k++) {
+            const struct node *out = w->readers[i][k];
+            struct node **in = out->op == &op_to_host ? w->readers[out->out[0]->id] : NULL;
+            for (int j = 0; j < arrlen(in); j++)
+                for (int q = 0; in[j]->op == &op_to_device && q < arrlen(w->readers[in[j]->out[0]->id]); q++)
+                    arrput(w->readers[i], w->readers[in[j]->out[0]->id][q]);
+        }
 }
 
 static void note_stacked(struct work *w)
@@ -169,6 +192,10 @@ static void place_param(struct work *w, struct value *v)
         b->param = q;
         b->name = param_text(q);
         b->persistent = b->constant = true;
+        if (v->host) {
+            b->class = MEM_HOST;
+            b->host = true;
+        }
         buffer_stack(b, v->region);
         hmput(w->params, held, b);
         return;
@@ -210,6 +237,30 @@ static void share(struct value *v, const struct value *from)
     for (int d = 0; d < v->ndim; d++)
         v->stride[d] = from->stride[d];
     enter(from->buffer, v);
+}
+
+/* A copy between the memories lies as what it is a copy of, or in its place of a parameter. */
+static void place_copy(struct work *w, struct node *n)
+{
+    struct value *v = n->out[0];
+    const struct value *from = n->in[0], *param = n->op == &op_to_host ? stored_place(w, n) : NULL;
+    if (param) {
+        share(v, param);
+        return;
+    }
+    v->place = NEW(struct place);
+    *v->place = *from->place;
+    v->place->offset = NULL;
+    place_numbers(w->p, v);
+    struct buffer *b = buffer_new(w, v, v->host ? MEM_HOST : MEM_LOCAL);
+    b->host = v->host;
+    b->elements = 1;
+    for (int d = 0; d < v->ndim; d++)
+        b->elements *= sym_max(w->p, v->place->extent[d]);
+    b->shares = from->buffer->shares && from->buffer->elements >= b->elements && !arrlen(from->place->offset);
+    if (b->shares)
+        b->elements = from->buffer->elements;
+    enter(b, v);
 }
 
 /* Puts a copy of v, contiguous, before node n (index `at` of its region); the other readers in the region share it. */
@@ -346,6 +397,10 @@ static void place_node(struct work *w, struct node *n)
             own(w, n->out[k], MEM_LOCAL);
         return;
     }
+    if (n->op == &op_to_host || n->op == &op_to_device) {
+        place_copy(w, n);
+        return;
+    }
     for (int k = 0; k < arrlen(n->out); k++) {
         struct value *v = n->out[k];
         if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v) || place_in_param(w, v))
@@ -475,6 +530,7 @@ void layout(struct module *m)
             return;
     for (int i = 0; i < p->nstage; i++) {
         struct work w = {.p = p, .s = &p->stages[i]};
+        offload(p, w.s);
         for (int v = 0; v < arrlen(w.s->graph->values); v++)
             arrput(w.readers, NULL);
         w.result = NEW_ARRAY(bool, arrlen(w.readers) + 1);
@@ -487,6 +543,7 @@ void layout(struct module *m)
         for (int k = 0; k < arrlen(roots); k++)
             note_readers(&w, roots[k].region);
         note_stacked(&w);
+        note_far_readers(&w);
         for (int k = 0; k < arrlen(roots); k++)
             place_region(&w, roots[k].region);
         stack_views(w.s);

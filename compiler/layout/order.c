@@ -39,6 +39,14 @@ static int breaks(const char *l, const int *perm, const char *a, const char *b, 
     return pieces - groups;
 }
 
+/* What was copied to host memory and back lies as it did. */
+static const struct value *first_made(const struct value *v)
+{
+    while (v->def && (v->def->op == &op_to_device || v->def->op == &op_to_host))
+        v = v->def->in[0];
+    return v;
+}
+
 static int cost(const struct value *v, struct node ***readers, const int *perm)
 {
     int total = 0;
@@ -47,9 +55,9 @@ static int cost(const struct value *v, struct node ***readers, const int *perm)
         if (n->op != &op_einsum || arrlen(n->in) != 2)
             continue;
         const char *a = letters(n, 0), *b = letters(n, 1), *out = letters(n, -1);
-        if (n->in[0] == v)
+        if (first_made(n->in[0]) == v)
             total += breaks(a, perm, a, b, out);
-        if (n->in[1] == v)
+        if (first_made(n->in[1]) == v)
             total += breaks(b, perm, a, b, out);
     }
     return total;
@@ -141,8 +149,8 @@ void order_choose(const struct value *v, struct node ***readers, bool plain, int
         const struct node *n = readers[v->id][i];
         if (n->op != &op_einsum || arrlen(n->in) != 2)
             continue;
-        const char *own = letters(n, n->in[1] == v);
-        int mine = n->in[1] == v ? 2 : 1;
+        const char *own = letters(n, first_made(n->in[1]) == v);
+        int mine = first_made(n->in[1]) == v ? 2 : 1;
         TRY((by_groups(own, n, (const int[]){0, mine, 3, 3 - mine}, candidate), true));
         TRY((by_groups(own, n, (const int[]){0, 3, mine, 3 - mine}, candidate), true));
     }

@@ -35,10 +35,14 @@ struct sym sym_range(const struct place *l, int low, int high);     /* product o
  * share. */
 void place_dense(struct physical *p, struct value *v, const int *perm);
 void place_numbers(struct physical *p, struct value *v);   /* sets value->stride and offset from its place */
+bool place_whole(const struct value *v);                   /* dense in some order of its dims */
 bool place_contiguous(const struct value *v);              /* dense in logical order (extents of 1 have any stride) */
 
 /* view.c: the place of output `out` of a view op as a view of operand 0; false when no strides say it. */
 bool view_place(struct physical *p, const struct node *n, int out);
+
+/* offload.c: for a plan that keeps tensors in host memory, the copies between that and the device. */
+void offload(struct physical *p, struct stage *s);
 
 /* order.c: the stride order of a value that owns its buffer. readers: per value id, stb_ds arrays of nodes. plain: it
  * must be contiguous in logical order. */

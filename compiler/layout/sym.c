@@ -179,3 +179,20 @@ bool place_contiguous(const struct value *v)
     }
     return true;
 }
+
+bool place_whole(const struct value *v)
+{
+    struct sym s = sym_int(1);
+    bool taken[MAX_DIM] = {false};
+    for (int k = 0; k < v->ndim; k++) {
+        int next = -1;
+        for (int d = 0; d < v->ndim && next < 0; d++)
+            if (!taken[d] && (sym_is(v->place->extent[d], 1) || sym_same(v->place->stride[d], s)))
+                next = d;
+        if (next < 0)
+            return false;
+        taken[next] = true;
+        s = sym_mul(s, v->place->extent[next]);
+    }
+    return true;
+}

@@ -233,6 +233,22 @@ struct ast *shard_node(struct scan *s, struct span at, struct span what_span, co
     return node_named(AST_SHARD, at, what_span, what, 1, axes);
 }
 
+struct ast *offload_node(struct scan *s, struct span at, struct ast *what, struct span to_span, const char *to,
+                         struct span host_span, const char *host)
+{
+    if (fails(s, strcmp(to, "to") != 0 || strcmp(host, "host") != 0))
+        diag_error(E_SYNTAX, span_join(to_span, host_span), "expected 'to host', found '%.40s %.40s'", to, host);
+    for (int i = 0; i < ast_count(what); i++) {
+        const struct ast *name = what->kids[i];
+        if (fails(s, strcmp(name->name, "optimizer") != 0 && strcmp(name->name, "activations") != 0 &&
+                     strcmp(name->name, "parameters") != 0))
+            diag_help(diag_error(E_SYNTAX, name->span, "expected 'optimizer', 'activations' or 'parameters', found '%.40s'",
+                                 name->name),
+                      "'offload optimizer to host' keeps the optimizer state in host memory");
+    }
+    return node_make(AST_OFFLOAD, at, NULL, 1, what);
+}
+
 struct ast *keep_node(struct scan *s, struct span at, struct span a_span, const char *a, struct span b_span, const char *b)
 {
     if (fails(s, strcmp(a, "after") != 0 || strcmp(b, "forward") != 0))

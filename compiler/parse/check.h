@@ -25,6 +25,8 @@ struct ast *layout_node(struct scan *s, struct span at, struct ast *axes, struct
 struct ast *times_node(struct scan *s, struct span at, struct ast *value, struct span x_span, const char *x,
                        struct ast *count);
 struct ast *shard_node(struct scan *s, struct span at, struct span what_span, const char *what, struct ast *axes);
+struct ast *offload_node(struct scan *s, struct span at, struct ast *what, struct span to_span, const char *to,
+                         struct span host_span, const char *host);
 struct ast *keep_node(struct scan *s, struct span at, struct span a_span, const char *a, struct span b_span, const char *b);
 struct ast *expect_node(struct span at, struct ast *pattern, struct ast *conditions, struct ast *comparison);
 struct ast *compare_node(struct span at, const char *how, struct span name_span, const char *name, struct ast *axes,

@@ -118,18 +118,48 @@ bool fl_target_resident(int64_t *bytes, int64_t *library)
     return *bytes > 0;
 }
 
-char *fl_arena_new(int64_t bytes)
+static char *map(int64_t bytes, const char *what)
 {
-    library_bytes = status_bytes("VmRSS");
     int64_t whole = (bytes + 4095) / 4096 * 4096 + (bytes == 0 ? 4096 : 0);
     void *p = mmap(NULL, (size_t)whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        FL_FAIL("use more ranks, or recompute and sharding in the plan", "cannot get %.3f GiB for the arena: %s",
-                (double)bytes / (1 << 30), strerror(errno));
+        FL_FAIL("use more ranks, or recompute and sharding in the plan", "cannot get %.3f GiB for %s: %s",
+                (double)bytes / (1 << 30), what, strerror(errno));
     if (whole >= 8 << 20)
         madvise(p, (size_t)whole, MADV_HUGEPAGE);    /* only a wish: small pages work too */
     arena_bytes += whole;
     return p;
+}
+
+char *fl_arena_new(int64_t bytes)
+{
+    library_bytes = status_bytes("VmRSS");
+    return map(bytes, "the arena");
+}
+
+/* What would be host memory beside a device is a second mapping: the same copies, so that a plan can be tried here. */
+char *fl_host_new(int64_t bytes)
+{
+    return bytes > 0 ? map(bytes, "what is offloaded") : NULL;
+}
+
+void fl_to_host(struct fl_run *run, int number, void *host, const void *src, int64_t bytes)
+{
+    (void)run, (void)number;
+    if (bytes > 0)
+        memcpy(host, src, (size_t)bytes);
+}
+
+void fl_to_device(struct fl_run *run, int number, void *dst, const void *host, int64_t bytes)
+{
+    (void)run, (void)number;
+    if (bytes > 0)
+        memcpy(dst, host, (size_t)bytes);
+}
+
+void fl_copied(struct fl_run *run, int number)
+{
+    (void)run, (void)number;
 }
 
 void fl_to_arena(void *dst, const void *host, int64_t bytes)

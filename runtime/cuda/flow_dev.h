@@ -40,6 +40,7 @@ template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, in
 #define FL_CUDA(call) fl_cuda_check((call), __FILE__, __LINE__, #call)
 void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call);
 cudaStream_t fl_stream(void);                        /* the compute stream */
+void fl_offload_stop(void);                          /* frees host memory and what copies it (offload.cu) */
 void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..3 on the device; grows, kept for the run */
 
 /* An element of any float type as f32, and back. */

@@ -125,6 +125,7 @@ extern "C" int64_t fl_target_peak_bytes(void)
 extern "C" void fl_target_stop(void)
 {
     FL_CUDA(cudaDeviceSynchronize());
+    fl_offload_stop();
     for (int i = 0; i < 4; i++)
         if (workspace[i].p)
             FL_CUDA(cudaFree(workspace[i].p));

@@ -343,7 +343,7 @@ const struct instance instances[] = {
     {&op_adamw_redo, "f MN, f MN, f MN, p MN, p, f MN, f MN, p MN", update},
     {&op_sgd_redo, "f MN, f MN, f MN, p, f MN, f MN", update}, {&op_sgd_redo, "f MN, f MN, -, p, f MN, -", update},
     {&op_store, "f MN, f MN", .writes = "a"},
-    {&op_copy, "f MN"},
+    {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
     {NULL},
 };
 const int instance_count = sizeof instances / sizeof *instances - 1;
