@@ -11,6 +11,7 @@ enum { FITTING = 3 };                    /* no more is tried once so many fit */
 
 struct change {                          /* of the plan */
     int microbatches;                    /* times as many; 0: as they are */
+    unsigned offload;                    /* OFFLOAD_.. more on the host */
     bool recompute;                      /* the blocks of the first repeat */
     enum { NO_AXIS, PIPE_AXIS, OTHER_AXES } axis;    /* which axes get `times` the ranks, one after the other */
     int times;
@@ -19,6 +20,7 @@ struct change {                          /* of the plan */
 /* A line here is a piece of advice: the cheapest first. */
 static const struct change changes[] = {
     {.microbatches = 2}, {.recompute = true}, {.axis = OTHER_AXES, .times = 2}, {.axis = PIPE_AXIS, .times = 2},
+    {.offload = OFFLOAD_OPTIMIZER}, {.offload = OFFLOAD_ACTIVATIONS},
     {.microbatches = 4, .further = true}, {.microbatches = 4, .recompute = true, .further = true},
     {.axis = OTHER_AXES, .times = 2, .recompute = true, .further = true},
     {.axis = PIPE_AXIS, .times = 2, .recompute = true, .further = true},
@@ -111,6 +113,13 @@ static void try_change(struct module *m, const struct change *c, const struct ax
         if (!o->recompute)
             return;
         text = mem_printf("%s%s`recompute %s`", text, *text ? " and " : "", o->recompute);
+    }
+    if (c->offload) {
+        static const char *const what[] = {"optimizer", "activations"};
+        if (plan->offload & c->offload)
+            return;
+        o->offload = c->offload;
+        text = mem_printf("`offload %s to host`", what[c->offload == OFFLOAD_ACTIVATIONS]);
     }
     int64_t bytes = try_options(m, o);
     if (bytes < 0)

@@ -29,6 +29,12 @@ sed '/^plan dp2 {/,/^}/s/microbatches M over N/microbatches 8 over N/' limited.f
 fits dp2 more.flow "$mb"
 limit dp2 "600 MiB" "recompute h[*];"
 fits dp2 limited.flow "$recompute"
+limit single "480 MiB" ""
+refused single
+offload=$(promised 'offload activations to host')
+if [ -z "$offload" ]; then cat message; exit 1; fi
+limit single "480 MiB" "offload activations to host;"
+fits single limited.flow "$offload"
 limit tp2 "400 MiB" ""
 refused tp2
 tp=$(promised 'tp: 4')

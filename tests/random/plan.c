@@ -274,6 +274,11 @@ void write_plan(struct writer *w)
     uint64_t state = w->state;           /* the rest of a program is the same with and without the line */
     if (chance(w, 25))
         write_shard(w, axis, naxis);
+    static const char *const offloaded[] = {
+        "optimizer", "activations", "parameters", "optimizer, activations", "optimizer, activations, parameters",
+    };
+    if (chance(w, 15))
+        line(w, "offload %s to host", offloaded[pick(w, 5)]);
     w->state = state;
     if (chance(w, 3))
         line(w, "strict");
