@@ -19,11 +19,13 @@ struct options {                 /* the command line, as far as passes care */
     enum verify { VERIFY_CHEAP, VERIFY_ALWAYS, VERIFY_NEVER } verify;    /* against the logical graph: where it costs little */
     int64_t microbatches;        /* not 0: instead of what the plan says (prove/shrink.c) */
     /* a plan that the user did not write, tried for advice (allocate/advise.c): its axis `wider` has so many times the
-     * ranks, and the line `recompute PATTERN` is added; both may be absent */
+     * ranks, and the lines `recompute PATTERN` and `shard .. over` the axes are added; each may be absent */
     bool trial;
     const char *wider, *recompute;
     unsigned offload;            /* OFFLOAD_.. besides those of the plan */
     int wider_times;
+    int shard;                   /* enum shard_level */
+    unsigned shard_axes;
     const char *spoil;           /* --spoil: a fault put into the physical graph on purpose, or NULL */
 };
 
@@ -112,6 +114,7 @@ enum schedule_kind {
 };
 extern const char *const schedule_name[SCHEDULES];   /* as in the language: "one_f_one_b" */
 enum shard_level { SHARD_NOTHING, SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS };
+extern const char *const shard_level_name[];         /* as in the language; "" first */
 struct shard_line {              /* shard optimizer | gradients | parameters over dp: each includes the one before */
     enum shard_level level;
     unsigned axes;

@@ -13,14 +13,16 @@ struct change {                          /* of the plan */
     int microbatches;                    /* times as many; 0: as they are */
     unsigned offload;                    /* OFFLOAD_.. more on the host */
     bool recompute;                      /* the blocks of the first repeat */
+    bool shard;                          /* over the axes that split inputs: the first level that fits */
     enum { NO_AXIS, PIPE_AXIS, OTHER_AXES } axis;    /* which axes get `times` the ranks, one after the other */
     int times;
     bool further;                        /* tried only when none before it fits */
 };
 /* A line here is a piece of advice: the cheapest first. */
 static const struct change changes[] = {
-    {.microbatches = 2}, {.recompute = true}, {.axis = OTHER_AXES, .times = 2}, {.axis = PIPE_AXIS, .times = 2},
-    {.offload = OFFLOAD_OPTIMIZER}, {.offload = OFFLOAD_ACTIVATIONS},
+    {.microbatches = 2}, {.recompute = true}, {.shard = true}, {.axis = OTHER_AXES, .times = 2},
+    {.axis = PIPE_AXIS, .times = 2}, {.shard = true, .recompute = true, .further = true},
+    {.offload = OFFLOAD_OPTIMIZER, .further = true}, {.offload = OFFLOAD_ACTIVATIONS, .further = true},
     {.microbatches = 4, .further = true}, {.microbatches = 4, .recompute = true, .further = true},
     {.axis = OTHER_AXES, .times = 2, .recompute = true, .further = true},
     {.axis = PIPE_AXIS, .times = 2, .recompute = true, .further = true},
@@ -86,9 +88,31 @@ static const char *blocks_of(const struct module *m)
     return NULL;
 }
 
+/* The axes that split an input of training: parameters are most often whole over them. */
+static unsigned data_axes(const struct module *m)
+{
+    const struct graph *g = m->graph[ENTRY_TRAIN];
+    const struct mesh *mesh = &m->plan->mesh;
+    unsigned axes = 0;
+    for (int i = 0; g && i < arrlen(g->root->nodes); i++)
+        for (int a = 0; g->root->nodes[i]->op == &op_input && a < mesh->naxis; a++)
+            if (a != mesh->mb && a != mesh->pipe && mesh->axis[a].size > 1 &&
+                g->root->nodes[i]->out[0]->lay.ax[a].kind == SBP_S)
+                axes |= 1u << a;
+    return axes;
+}
+
+static const char *shard_text(const struct mesh *mesh, enum shard_level level, unsigned axes)
+{
+    const char *names = mesh_axes_text(mesh, axes, ", ");
+    return mem_printf(axes & (axes - 1) ? "`shard %s over (%s)`" : "`shard %s over %s`", shard_level_name[level], names);
+}
+
 struct advice { const char *fits, *nearest; int count; int64_t least; };
 
-static void try_change(struct module *m, const struct change *c, const struct axis *axis, struct advice *a)
+/* `level`: of a line `shard`, or SHARD_NOTHING. */
+static void try_change(struct module *m, const struct change *c, const struct axis *axis, enum shard_level level,
+                       struct advice *a)
 {
     const struct plan *plan = m->plan;
     struct options *o = NEW(struct options);
@@ -104,6 +128,13 @@ static void try_change(struct module *m, const struct change *c, const struct ax
         o->wider = axis->name;
         o->wider_times = c->times;
         text = mem_printf("`%s: %d`", axis->name, axis->size * c->times);
+    }
+    if (level) {
+        o->shard = level;
+        o->shard_axes = data_axes(m);
+        if (!o->shard_axes || plan->shard.level)
+            return;
+        text = shard_text(&plan->mesh, level, o->shard_axes);
     }
     if (c->recompute) {
         o->recompute = blocks_of(m);
@@ -142,11 +173,14 @@ static struct advice advise(struct module *m)
         const struct change *c = &changes[i];
         if (c->further && a.count)
             continue;
-        if (c->axis == NO_AXIS)
-            try_change(m, c, NULL, &a);
+        int before = a.count;
+        for (int level = SHARD_OPTIMIZER; c->shard && level <= SHARD_PARAMETERS && a.count == before; level++)
+            try_change(m, c, NULL, (enum shard_level)level, &a);
+        if (c->axis == NO_AXIS && !c->shard)
+            try_change(m, c, NULL, SHARD_NOTHING, &a);
         for (int k = 0; c->axis != NO_AXIS && k < mesh->naxis && a.count < FITTING; k++)
             if (k != mesh->mb && (k == mesh->pipe) == (c->axis == PIPE_AXIS))
-                try_change(m, c, &mesh->axis[k], &a);
+                try_change(m, c, &mesh->axis[k], SHARD_NOTHING, &a);
     }
     return a;
 }

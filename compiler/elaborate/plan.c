@@ -223,10 +223,11 @@ static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind
     }
 }
 
+const char *const shard_level_name[] = {"", "optimizer", "gradients", "parameters"};
+
 /* shard optimizer | gradients | parameters over dp */
 static void shard_over(struct plan *p, struct ast *a)
 {
-    static const char *const levels[] = {"", "optimizer", "gradients", "parameters"};
     struct ast *names = ast_kid(a, 0);
     if (p->shard.level) {
         struct diag *d = diag_error(E_DUPLICATE, a->span, "the plan has two shard lines");
@@ -236,7 +237,7 @@ static void shard_over(struct plan *p, struct ast *a)
     }
     p->shard.span = a->span;
     for (int k = SHARD_OPTIMIZER; k <= SHARD_PARAMETERS; k++)
-        if (!strcmp(a->name, levels[k]))
+        if (!strcmp(a->name, shard_level_name[k]))
             p->shard.level = (enum shard_level)k;
     for (int i = 0; i < ast_count(names); i++) {
         struct ast *name = names->kids[i];
@@ -365,6 +366,9 @@ static void read_plan(struct elab *e, struct plan *p)
         arrput(p->lines, ((struct plan_line){.kind = LINE_RECOMPUTE, .span = p->span, .pattern_span = p->span,
                                              .pattern = e->m->options->recompute}));
     p->offload |= e->m->options->offload;
+    if (e->m->options->shard)
+        p->shard = (struct shard_line){.level = (enum shard_level)e->m->options->shard,
+                                       .axes = e->m->options->shard_axes, .span = p->span};
     cluster_collect(&top, p, cluster, mesh ? ast_kid(mesh, 1) : NULL);
 }
 

@@ -35,6 +35,25 @@ offload=$(promised 'offload activations to host')
 if [ -z "$offload" ]; then cat message; exit 1; fi
 limit single "480 MiB" "offload activations to host;"
 fits single limited.flow "$offload"
+# shares of optimizer states, of more where that is not enough, with recompute where neither fits alone
+shares() {                                                 # MIB LEVEL RECOMPUTE
+    limit dp2 "$1 MiB" ""
+    refused dp2
+    local line="shard $2 over dp" size
+    size=$(promised "$line${3:+\` and \`recompute h\[\*\]}")
+    [ -n "$size" ] || { cat message; exit 1; }
+    limit dp2 "$1 MiB" "$line; ${3:+recompute h[*];}"
+    fits dp2 limited.flow "$size"
+}
+shares 600 optimizer ""
+if grep -q 'shard gradients' message; then cat message; exit 1; fi
+shares 520 gradients ""
+shares 480 parameters ""
+shares 400 optimizer recompute
+grep -q 'this fits' message
+limit dp2 "300 MiB" "shard optimizer over dp;"              # the plan has its line: none is offered
+refused dp2
+if grep -q 'help.*shard ' message; then cat message; exit 1; fi
 limit tp2 "400 MiB" ""
 refused tp2
 tp=$(promised 'tp: 4')
