@@ -119,6 +119,7 @@ struct shard_line {              /* shard optimizer | gradients | parameters ove
     enum shard_level level;
     unsigned axes;
     bool keep;                   /* keep after forward: the backward finds gathered parameters */
+    bool prefetch;               /* prefetch 1: the gather of the next block's parameters is started a block ahead */
     int64_t bucket_bytes;        /* most in one reduction of gradients; 0: all */
     struct span span;
 };

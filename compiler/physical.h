@@ -15,6 +15,7 @@
  *     box_all_to_all      S(dim) -> S(dim_to)
  *     box_accumulate      P(mb) -> B(mb)    local, in time: in a per-micro-batch phase; output readable in UPDATE (or
  *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
+ *       A gather in a body with attribute "ahead" may be started one block ahead, at the start of the block before.
  *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
  *                         recv on the other stage has no inputs and the same type and layout.
  *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage
@@ -90,7 +91,8 @@ struct buffer {                  /* one place in the arena; several values may l
     int64_t elements;            /* one block, one slot */
     bool shares;                 /* a block takes `elements`, not the extents of what it holds: it is, or is cut into, shares */
     enum type type;
-    int64_t blocks;              /* copies for stacking: product of repeat counts on this stage, or a ring for carried values */
+    int64_t blocks;              /* copies for stacking: product of repeat counts on this stage; of a ring, 2 */
+    bool ring;                   /* not stacked: blocks of the repeat around it take turns with two copies */
     int slots;                   /* register slots over micro-batches (regst num) */
     int64_t bytes;               /* whole, aligned */
     int64_t offset;              /* in the arena */

@@ -240,6 +240,10 @@ void fl_gather_shares_bf16(fl_comm *c, fl_bf16 *whole, const fl_bf16 *mine, int6
 void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
 void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t share);
 void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
+/* The same gather in two halves: between them, whole is not touched and mine not written. Ranks start theirs in one
+ * order. */
+void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, int element_bytes);
+void fl_gather_wait(fl_comm *c, const void *whole);
 /* S -> S: two dims a (major) and b of outer x a x middle x b x inner, whole extents. With split_a the result is split
  * on a and src on b; otherwise the result is split on b and src on a. */
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,

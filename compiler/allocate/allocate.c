@@ -104,8 +104,10 @@ static void touch(struct work *w, enum entry e, struct root def, struct root her
     if (!b || b->persistent)
         return;
     int from = at, to = at;
-    /* what is defined outside a loop, or stacked over its blocks, is needed until the outermost such loop ends */
-    for (struct region *r = n->region; r->owner && (b->depth || !region_within(v->region, r)); r = r->parent) {
+    /* what is defined outside a loop, or stacked over its blocks, is needed until the outermost such loop ends; a ring
+     * is filled for the next block while this one is read */
+    for (struct region *r = n->region; r->owner && (b->depth || (b->ring && r == v->region) || !region_within(v->region, r));
+         r = r->parent) {
         from = v->region == r || b->depth ? w->point[r->owner->id] : from;
         to = w->end[r->owner->id];
     }

@@ -271,17 +271,24 @@ static void offload(struct plan *p, struct ast *a)
         }
 }
 
-/* buckets and keep are about the shard line, wherever it stands. */
+/* buckets, prefetch and keep are about the shard line before them. */
 static void shard_setting(struct plan *p, struct ast *a)
 {
-    bool keep = a->kind == AST_FLAG;
+    bool keep = a->kind == AST_FLAG, prefetch = !keep && !strcmp(a->name, "prefetch");
+    const struct ast *number = keep ? NULL : ast_kid(a, 0);
     if (keep)
         p->shard.keep = true;
+    else if (prefetch)
+        p->shard.prefetch = number->num == 1;
     else
-        p->shard.bucket_bytes = (int64_t)ast_kid(a, 0)->num;
-    if (keep && p->shard.level != SHARD_PARAMETERS)
-        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be kept"),
-                  "`keep after forward` goes with a line `shard parameters over ..` before it");
+        p->shard.bucket_bytes = (int64_t)number->num;
+    if ((keep || prefetch) && p->shard.level != SHARD_PARAMETERS)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be %s",
+                             keep ? "kept" : "fetched ahead"),
+                  "`%s` goes with a line `shard parameters over ..` before it", keep ? a->name : "prefetch 1");
+    else if (prefetch && number->num != 0 && number->num != 1)
+        diag_help(diag_error(E_BLOCK_LINE, number->span, "parameters are gathered one block ahead, or not ahead"),
+                  "write `prefetch 1`, or leave the line out");
     else if (!p->shard.level)
         diag_help(diag_error(E_BLOCK_LINE, a->span, "no gradients are shared out"),
                   "`buckets` goes with a line `shard .. over ..` before it");
@@ -325,7 +332,7 @@ static void read_lines(struct frame *f, struct plan *p)
         case AST_OFFLOAD: offload(p, a); break;
         case AST_EXPECT: expect_collect(f, p, a); break;
         case AST_SETTING:
-            if (!strcmp(a->name, "buckets"))
+            if (!strcmp(a->name, "buckets") || !strcmp(a->name, "prefetch"))
                 shard_setting(p, a);
             else
                 unsupported(a, a->name);

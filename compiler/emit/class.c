@@ -47,6 +47,7 @@ void emit_class(struct module *m, int stage, FILE *to)
     size_t size[3];
     e.named = NEW_ARRAY(bool, values + 1);
     e.named_next = NEW_ARRAY(bool, values + 1);
+    e.named_before = NEW_ARRAY(bool, values + 1);
     e.tensors = stream(&text[0], &size[0]);
     e.kernels = stream(&text[1], &size[1]);
     e.functions = stream(&text[2], &size[2]);

@@ -86,7 +86,9 @@ static void shares(struct emitter *e, const struct node *n, int k, const char *c
         e->indent++;
     }
     const char *share = mem_printf("%lld", (long long)value_share(gather ? in : out, e->p->mesh));
-    if (gather)
+    if (node_int(n, "ahead", 0))
+        line(e, n, "fl_gather_wait(%s, %s);", comm, tensor_name(e, out));
+    else if (gather)
         line(e, n, "fl_gather_shares%s(%s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out), tensor_name(e, in), share);
     else
         line(e, n, "fl_scatter_shares%s(%s, %s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
@@ -95,6 +97,17 @@ static void shares(struct emitter *e, const struct node *n, int k, const char *c
     for (int d = 1; stack && d <= b->depth; d++) {
         e->indent--;
         plain(e, "}");
+    }
+}
+
+void emit_ahead(struct emitter *e, const struct region *body, int step)
+{
+    for (int i = 0; i < arrlen(body->nodes); i++) {
+        const struct node *n = body->nodes[i];
+        if (node_int(n, "ahead", 0))
+            line(e, n, "fl_gather_start(run->comm[%d], %s, %s, %lld, %d);", (int)node_int(n, "comm", -1),
+                 tensor_next(e, n->out[0], step), tensor_next(e, n->in[0], step),
+                 (long long)value_share(n->in[0], e->p->mesh), type_bytes[n->in[0]->type]);
     }
 }
 

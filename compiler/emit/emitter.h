@@ -15,7 +15,7 @@ struct emitter {
     struct physical *p;
     struct stage *s;
     FILE *tensors, *kernels, *functions;
-    bool *named, *named_next;    /* by value id: has its macro */
+    bool *named, *named_next, *named_before;     /* by value id: has its macro */
     enum entry entry;
     enum phase phase;
     int indent;
@@ -46,6 +46,7 @@ void emit_sum(struct emitter *e, const struct node *n);
 void emit_call(struct emitter *e, const struct node *n);
 bool emit_boxing(struct emitter *e, const struct node *n);     /* true: n was a boxing op */
 bool emit_offload(struct emitter *e, const struct node *n);    /* copies between host memory and the arena */
+void emit_ahead(struct emitter *e, const struct region *body, int step);       /* starts the gathers of block b + step */
 bool emit_strided(struct emitter *e, const struct node *n);    /* stack, concat, slice_grad, copies of views */
 
 /* wide.c */

@@ -51,6 +51,15 @@ static void carry(struct emitter *e, const struct node *n, const char *more, int
     }
 }
 
+/* Are parameters of the next block gathered while this one runs? */
+static bool has_ahead(const struct region *body)
+{
+    for (int i = 0; i < arrlen(body->nodes); i++)
+        if (node_int(body->nodes[i], "ahead", 0))
+            return true;
+    return false;
+}
+
 static void emit_repeat(struct emitter *e, const struct node *n)
 {
     const struct region *body = n->body;
@@ -59,6 +68,16 @@ static void emit_repeat(struct emitter *e, const struct node *n)
     if (!body->reverse)
         more = mem_printf("%s + 1 < %lld", b, (long long)body->count);
     long long first = body->reverse ? (long long)body->count - 1 : 0;
+    int step = body->reverse ? -1 : 1;
+    bool ahead = has_ahead(body);
+    if (ahead) {
+        plain(e, "{");
+        e->indent++;
+        plain(e, "const int %s = %lld;", b, first - step);
+        emit_ahead(e, body, step);
+        e->indent--;
+        plain(e, "}");
+    }
     if (arrlen(body->args)) {
         plain(e, "{");
         e->indent++;
@@ -75,8 +94,15 @@ static void emit_repeat(struct emitter *e, const struct node *n)
     e->indent++;
     if (body->index)
         line(e, n, "fl_positions(%s, %s, 1);", tensor_name(e, body->index), block_index(body));
+    if (ahead) {
+        plain(e, "if (%s) {", more);
+        e->indent++;
+        emit_ahead(e, body, step);
+        e->indent--;
+        plain(e, "}");
+    }
     emit_region(e, n->body);
-    carry(e, n, more, body->reverse ? -1 : 1);
+    carry(e, n, more, step);
     e->indent--;
     plain(e, "}");
 }

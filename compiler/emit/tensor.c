@@ -15,9 +15,11 @@ bool in_memory(const struct value *v)
     return v->buffer;
 }
 
-/* "(b1 * 3 + b2)", with `step` added to the innermost; NULL when the buffer is not stacked. */
+/* "(b1 * 3 + b2)", with `step` added to the innermost; NULL when the buffer has one copy. */
 static const char *block_text(const struct buffer *b, int step)
 {
+    if (b->ring)
+        return mem_printf("((b%d + %d) & 1)", region_depth(b->values[0]->region), step & 1);
     if (!b->depth)
         return NULL;
     const char *s = NULL;
@@ -66,11 +68,12 @@ const char *tensor_name(struct emitter *e, const struct value *v)
 
 const char *tensor_next(struct emitter *e, const struct value *v, int step)
 {
-    if (!v->buffer->depth)
+    if (!v->buffer->depth && !v->buffer->ring)
         return tensor_name(e, v);
-    const char *name = mem_printf("%s_next", c_name(v));
-    if (!e->named_next[v->id]) {
-        e->named_next[v->id] = true;
+    bool *named = step > 0 ? e->named_next : e->named_before;
+    const char *name = mem_printf("%s_%s", c_name(v), step > 0 ? "next" : "before");
+    if (!named[v->id]) {
+        named[v->id] = true;
         define(e, v, name, step);
     }
     return name;

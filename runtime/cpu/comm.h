@@ -16,4 +16,5 @@ struct fl_comm {
 double fl_comm_begin(const char *peers); /* starts the clock of communication; gives the time */
 void fl_comm_end(double start);
 void fl_links_stop(void);
+void fl_gathers_poll(void);
 #endif

@@ -10,6 +10,8 @@ enum { PIECE = 1 << 18 };                /* floats in one reduction */
 static double seconds;
 static struct fl_comm **all;
 static int nall;
+static struct started { const void *whole; MPI_Request request; } *started;      /* gathers under way */
+static int nstarted, started_room;
 
 double fl_comm_seconds(void) { return seconds; }
 
@@ -113,6 +115,9 @@ void fl_comm_stop(void)
     free(all);
     all = NULL;
     nall = 0;
+    free(started);
+    started = NULL;
+    nstarted = started_room = 0;
     short_ops_free();
 }
 
@@ -294,6 +299,48 @@ void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int
 void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind)
 {
     scatter_shares(c, mine, whole, n, share, MPI_UINT16_T, 2, short_op(FL_F16, kind));
+}
+
+void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, int element_bytes)
+{
+    if (c->size == 1) {
+        fl_copy(whole, mine, share, element_bytes);
+        return;
+    }
+    if (nstarted == started_room) {
+        started_room = started_room ? 2 * started_room : 16;
+        started = realloc(started, (size_t)started_room * sizeof *started);
+        if (!started)
+            FL_FAIL(NULL, "out of memory");
+    }
+    struct parts p = parts_of(c, 0, 1, share * c->size, 1);
+    struct started *s = &started[nstarted++];
+    s->whole = whole;
+    FL_MPI(MPI_Iallgather(mine, p.count[0], type_of(element_bytes), whole, p.count[0], type_of(element_bytes), c->mpi,
+                          &s->request));
+}
+
+void fl_gather_wait(fl_comm *c, const void *whole)
+{
+    if (c->size == 1)
+        return;
+    int i = 0;
+    while (i < nstarted && started[i].whole != whole)
+        i++;
+    if (i == nstarted)
+        FL_FAIL("compile the program again", "a gather is waited for that was not started");
+    double start = fl_comm_begin(c->peers);
+    FL_MPI(MPI_Wait(&started[i].request, MPI_STATUS_IGNORE));
+    fl_comm_end(start);
+    started[i] = started[--nstarted];
+}
+
+void fl_gathers_poll(void)
+{
+    int done;
+    for (int i = 0; i < nstarted; i++)
+        if (started[i].request != MPI_REQUEST_NULL)
+            FL_MPI(MPI_Test(&started[i].request, &done, MPI_STATUS_IGNORE));
 }
 
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
