@@ -20,5 +20,5 @@ FAULTS
     { echo "--no-verify does not let it pass"; bad=1; }
 grep -q '"spoilt": "drop' "$work/out/plan.json" || { echo "plan.json does not say that it is spoilt"; bad=1; }
 "$flowc" "$gpt" --plan single --check --spoil 'drop all_reduce(tp) h[*].mlp.einsum@2' 2>"$work/messages"
-grep -q 'E0610' "$work/messages" || { echo "no such communication: not said"; bad=1; }
+grep -q 'E0803' "$work/messages" || { echo "no such communication: not said"; bad=1; }
 exit $bad
