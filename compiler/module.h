@@ -247,5 +247,6 @@ struct module {
     struct graph *graph[ENTRIES];     /* logical; NULL for entries the program lacks */
     struct physical *physical;        /* after box */
     char *explained;                  /* after shard, with options->explain */
+    struct verdict *verdict;          /* after prove (prove/verify.h); NULL with --no-verify */
 };
 #endif

@@ -28,6 +28,7 @@ static const int numbers[] = {
 };
 
 static struct diag **collected;
+static const char **remarks;
 static int errors;
 
 /* The bytes of one UTF-8 character, 0 when they are none. */
@@ -125,6 +126,12 @@ void diag_help(struct diag *d, const char *text, ...)
 {
     TEXT_OF(s);
     arrput(d->helps, s);
+}
+
+void diag_remark(const char *text, ...)
+{
+    TEXT_OF(s);
+    arrput(remarks, s);
 }
 
 int diag_errors(void)
@@ -254,6 +261,21 @@ static void diag_print_json(FILE *to, const struct diag *d)
     json_decref(j);
 }
 
+static void print_remark(FILE *to, const char *text, bool json)
+{
+    if (!json) {
+        fprintf(to, "note: %s\n", text);
+        return;
+    }
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:[], s:[], s:[]}", "severity", "note", "code", "", "message", text,
+                          "place", json_place((struct span){0}, NULL), "labels", "notes", "help");
+    if (!j)
+        BUG("a remark that JSON cannot hold: %s", text);
+    json_dumpf(j, to, JSON_COMPACT);
+    fputc('\n', to);
+    json_decref(j);
+}
+
 void diag_print(FILE *to, bool json)
 {
     if (arrlen(collected))
@@ -262,13 +284,17 @@ void diag_print(FILE *to, bool json)
         (json ? diag_print_json : diag_print_text)(to, collected[i]);
     if (errors > MAX_ERRORS && !json)
         fprintf(to, "%d further errors are not shown\n", errors - MAX_ERRORS);
+    for (int i = 0; i < arrlen(remarks); i++)
+        print_remark(to, remarks[i], json);
     arrsetlen(collected, 0);
+    arrsetlen(remarks, 0);
 }
 
 struct diag_held diag_hold(void)
 {
-    struct diag_held before = {collected, errors};
+    struct diag_held before = {collected, remarks, errors};
     collected = NULL;
+    remarks = NULL;
     errors = 0;
     return before;
 }
@@ -285,6 +311,7 @@ int diag_drop(struct diag_held before)
 {
     int meanwhile = errors;
     collected = before.collected;
+    remarks = before.remarks;
     errors = before.errors;
     return meanwhile;
 }
@@ -292,6 +319,7 @@ int diag_drop(struct diag_held before)
 void diag_reset(void)
 {
     collected = NULL;
+    remarks = NULL;
     errors = 0;
 }
 

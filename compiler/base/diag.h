@@ -31,11 +31,14 @@ void diag_label(struct diag *d, struct span at, const char *label, ...) __attrib
 void diag_note(struct diag *d, const char *text, ...) __attribute__((format(printf, 2, 3)));
 void diag_help(struct diag *d, const char *text, ...) __attribute__((format(printf, 2, 3)));
 
+/* "note: .." in a line of its own after all diagnostics: a fact that needs no mending. As JSON of severity "note". */
+void diag_remark(const char *text, ...) __attribute__((format(printf, 1, 2)));
+
 int diag_errors(void);                               /* errors so far */
 void diag_print(FILE *to, bool json);                /* prints and forgets everything collected */
 void diag_reset(void);
 /* Between hold and drop, diagnostics are set aside and forgotten: for a look at a program that the user did not write. */
-struct diag_held { struct diag **collected; int errors; };
+struct diag_held { struct diag **collected; const char **remarks; int errors; };
 struct diag_held diag_hold(void);
 const char *diag_first(void);                        /* "E0601: fact" of the first error so far, or NULL */
 int diag_drop(struct diag_held before);              /* the errors there were meanwhile */

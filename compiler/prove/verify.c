@@ -40,6 +40,7 @@ static struct verdict look_at(struct module *m, const struct facts *f, const str
             work += entry_work(m, (enum entry)e);
     if (work > most) {
         v.why_not = mem_printf("it would take about %.1f s", work);
+        v.costly = true;
     } else {
         v.looked = true;
         v.sizes = shrunk_text(s);
@@ -164,11 +165,15 @@ void verify(struct module *m)
         diag_note(diag_error(E_EQUIVALENCE, m->plan->mesh.span, "rank %d is not as the mesh has it", rank), "%s", fact);
         return;
     }
-    struct verdict v = verify_module(m, m->options->verify == VERIFY_ALWAYS || m->options->spoil, true);
-    if (v.looked && !v.equal)
-        report(m, &v);
-    else if (v.looked && m->options->verify == VERIFY_ALWAYS)
-        fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v.sizes, v.mesh);
-    else if (!v.looked && m->options->verify == VERIFY_ALWAYS)
-        diag_warning(W_EQUIVALENCE, m->plan->span, "the plan was not compared with one rank: %s", v.why_not);
+    bool asked = m->options->verify == VERIFY_ALWAYS;
+    struct verdict *v = m->verdict = NEW(struct verdict);
+    *v = verify_module(m, asked || m->options->spoil, true);
+    if (v->looked && !v->equal)
+        report(m, v);
+    else if (v->looked && asked)
+        fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v->sizes, v->mesh);
+    else if (!v->looked && asked)
+        diag_warning(W_EQUIVALENCE, m->plan->span, "the plan was not compared with one rank: %s", v->why_not);
+    else if (!v->looked)
+        diag_remark("the plan was not compared with one rank: %s%s", v->why_not, v->costly ? "; --verify does it" : "");
 }

@@ -7,6 +7,7 @@
  *     images.c     every rank of the full mesh does what a rank of the small one does
  *     spoil.c      faults put in on purpose
  *     verify.c     the order of all this, and the message
+ *     dump.c       --emit=prove
  *
  * It is the graph that will be emitted that runs, node for node: no second one is built. */
 #ifndef FLOWC_VERIFY_H
@@ -88,7 +89,7 @@ bool images_hold(const struct module *m, const char **fact, int *rank);
 /* ---- verify.c ---- */
 
 struct verdict {
-    bool looked, equal;
+    bool looked, equal, costly;
     const char *why_not;         /* when it was not looked at */
     const char *sizes, *mesh, *rank;
     struct difference first;
