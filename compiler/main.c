@@ -1,10 +1,9 @@
-/* The command. One table names every pass in pipeline order with its dump; the rest is the command line.
+/* The command. One table says what --emit prints after which pass; the rest is the command line.
  * Exit status: 0 fine, 1 the program was rejected, 2 bad usage, 70 a defect of flowc. */
 #include "base/diag.h"
 #include "op.h"
 #include "passes.h"
 #include <string.h>
-#include <time.h>
 
 static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
@@ -14,17 +13,6 @@ static const char usage_text[] =
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
 
 static bool emit_json;
-
-static void parse_pass(struct module *m)
-{
-    int file = source_open(m->options->file);
-    if (!file) {
-        struct diag *d = diag_error(E_FILE, (struct span){0}, "cannot read '%s'", m->options->file);
-        diag_help(d, "give the path of a .flow file, such as examples/gpt/gpt.flow");
-        return;
-    }
-    arrput(m->programs, parse(file));
-}
 
 static void dump_ast(FILE *to, struct module *m)
 {
@@ -42,63 +30,49 @@ static void dump_logical(FILE *to, struct module *m)
 
 static void dump_comm(FILE *to, struct module *m) { comm_dump(to, m, emit_json); }
 static void dump_schedule(FILE *to, struct module *m) { schedule_dump(to, m, emit_json); }
+static void dump_proof(FILE *to, struct module *m) { proof_dump(to, m, emit_json); }
 static void dump_memory(FILE *to, struct module *m) { memory_dump(to, m, emit_json); }
 
-/* The way through the compiler. `alias` is the name section "contract" of the README gives the same dump. */
-static const struct pass {
-    const char *name, *alias;
-    void (*run)(struct module *m);
-    void (*dump)(FILE *to, struct module *m);
-} passes[] = {
-    {"parse",         "ast",      parse_pass,    dump_ast},
-    {"elaborate",     NULL,       elaborate,     dump_logical},
-    {"differentiate", NULL,       differentiate, dump_logical},
-    {"rewrite",       "logical",  rewrite,       dump_logical},
-    {"place",         NULL,       place,         dump_logical},
-    {"shard",         "sbp",      shard,         shard_dump},
-    {"box",           NULL,       box,           physical_dump},
-    {"fuse",          NULL,       fuse,          physical_dump},
-    {"layout",        "physical", layout,        physical_dump},
-    {"schedule",      NULL,       schedule,      dump_schedule},
-    {"allocate",      "memory",   allocate,      dump_memory},
-    {"prove",         "comm",     prove,         dump_comm},
-    {"emit",          NULL,       emit,          NULL},
+/* What --emit=NAME prints, after which pass: a pass by its own name, or a view of what is there by then. */
+static const struct dump {
+    const char *name;
+    pass_function *after;
+    void (*print)(FILE *to, struct module *m);
+    bool has_json;
+} dumps[] = {
+    {"parse",         NULL,          dump_ast,      false},
+    {"ast",           NULL,          dump_ast,      false},
+    {"elaborate",     elaborate,     dump_logical,  false},
+    {"differentiate", differentiate, dump_logical,  false},
+    {"rewrite",       rewrite,       dump_logical,  false},
+    {"logical",       rewrite,       dump_logical,  false},
+    {"place",         place,         dump_logical,  false},
+    {"shard",         shard,         shard_dump,    false},
+    {"sbp",           shard,         shard_dump,    false},
+    {"box",           box,           physical_dump, false},
+    {"comm",          box,           dump_comm,     true},
+    {"fuse",          fuse,          physical_dump, false},
+    {"layout",        layout,        physical_dump, false},
+    {"physical",      layout,        physical_dump, false},
+    {"schedule",      schedule,      dump_schedule, true},
+    {"allocate",      allocate,      dump_memory,   true},
+    {"memory",        allocate,      dump_memory,   true},
+    {"prove",         prove,         dump_proof,    true},
 };
-enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
-static double now(void)
+/* Runs the passes as far as what is asked for needs them; true when there were no errors. */
+static bool compile(struct module *m, const struct dump *dumped)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Runs the passes up to the one dumped (or prove for --check); true when there were no errors. */
-static bool compile(struct module *m, const struct pass *dumped)
-{
-    for (const struct pass *p = passes; p < passes + PASS_COUNT; p++) {
-        if (p->run == emit && !m->options->out)
-            break;
-        double start = now();
-        p->run(m);
-        if (m->options->time)
-            fprintf(stderr, "%-14s %8.3f ms\n", p->name, (now() - start) * 1e3);
-        if (diag_errors())
-            return false;
-        for (int e = 0; e < ENTRIES; e++)
-            if (m->graph[e])
-                graph_verify(m->graph[e], p->name);
-        if (m->physical && p->run != box)                  /* which looks itself */
-            physical_verify(m->physical, p->name);
-        if (p->run == shard && m->explained) {
-            fputs(m->explained, stdout);
-            return true;
-        }
-        if (p == dumped) {
-            p->dump(stdout, m);
-            return true;
-        }
-    }
+    const struct options *o = m->options;
+    pass_function *last = o->explain ? shard : o->out ? emit : prove;
+    if (dumped)
+        last = dumped->after ? dumped->after : passes[0].run;
+    if (!passes_run(m, NULL, last))
+        return false;
+    if (dumped)
+        dumped->print(stdout, m);
+    else if (m->explained)
+        fputs(m->explained, stdout);
     return true;
 }
 
@@ -124,8 +98,7 @@ static bool compile_all(struct module *m)
 /* --plans: a first look at the program only to find their names. */
 static bool compare_all(struct module *m)
 {
-    parse_pass(m);
-    if (diag_errors())
+    if (!passes_run(m, NULL, passes[0].run))
         return false;
     struct diag_held held = diag_hold();
     elaborate(m);
@@ -141,19 +114,18 @@ static int usage(const char *fact, const char *what)
     return 2;
 }
 
-static const struct pass *pass_find(const char *name, size_t n)
+static const struct dump *dump_find(const char *name, size_t n)
 {
-    for (const struct pass *p = passes; p < passes + PASS_COUNT; p++)
-        if (p->dump && ((strlen(p->name) == n && !strncmp(p->name, name, n)) ||
-                        (p->alias && strlen(p->alias) == n && !strncmp(p->alias, name, n))))
-            return p;
+    for (size_t i = 0; i < sizeof dumps / sizeof *dumps; i++)
+        if (strlen(dumps[i].name) == n && !strncmp(dumps[i].name, name, n))
+            return &dumps[i];
     return NULL;
 }
 
 static int run(int argc, char **argv)
 {
     struct options o = {.target = "cuda"};
-    const struct pass *dumped = NULL;
+    const struct dump *dumped = NULL;
     const char *diff = NULL;
     bool plans = false;
     bool json = false;
@@ -179,9 +151,9 @@ static int run(int argc, char **argv)
             return 0;
         } else if (!strncmp(a, "--emit=", 7)) {
             const char *name = a + 7, *comma = strchr(name, ',');
-            dumped = pass_find(name, comma ? (size_t)(comma - name) : strlen(name));
+            dumped = dump_find(name, comma ? (size_t)(comma - name) : strlen(name));
             emit_json = comma && !strcmp(comma, ",json");
-            if (!dumped || (comma && !emit_json))
+            if (!dumped || (comma && !(emit_json && dumped->has_json)))
                 return usage("nothing to emit under the name", name);
         } else if (a[0] == '-' && !next) {
             return usage("unknown option, or one that lacks its argument:", a);
@@ -223,6 +195,8 @@ static int run(int argc, char **argv)
     }
     if (!o.file)
         return usage(NULL, NULL);
+    if ((dumped != NULL) + (diff != NULL) + (o.explain != NULL) + plans > 1)
+        return usage("--emit, --explain, --diff and --plans are asked one at a time:", o.file);
     if (o.check || dumped || diff || o.explain || plans)
         o.out = NULL;
     struct module *m = NEW(struct module);

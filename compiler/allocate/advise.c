@@ -58,15 +58,13 @@ static int64_t try_options(const struct module *m, struct options *o)
     struct module *other = NEW(struct module);
     o->trial = true;
     o->explain = NULL;
+    o->time = false;
     other->options = o;
     for (int i = 0; i < arrlen(m->programs); i++)
         arrput(other->programs, m->programs[i]);
-    void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place,    shard,
-                                                box,       fuse,          layout,  schedule, allocate};
     struct diag_held held = diag_hold();
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
-        passes[i](other);
-    int64_t bytes = diag_errors() ? -1 : needed_bytes(worst_stage(other->physical));
+    bool fine = passes_run(other, elaborate, allocate);
+    int64_t bytes = fine ? needed_bytes(worst_stage(other->physical)) : -1;
     diag_drop(held);
     return bytes;
 }

@@ -61,13 +61,12 @@ static struct module *elaborated(const struct shrunk *s, typeof(((struct options
     o->set = set;
     o->microbatches = s->how->axis[s->facts->mesh->mb];
     o->explain = NULL;
+    o->time = false;
     small->options = o;
     for (int i = 0; i < arrlen(s->m->programs); i++)
         arrput(small->programs, s->m->programs[i]);
     struct diag_held held = diag_hold();
-    void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
-        passes[i](small);
+    passes_run(small, elaborate, rewrite);
     return diag_drop(held) ? NULL : small;
 }
 

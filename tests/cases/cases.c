@@ -26,15 +26,6 @@ enum { MAX_LINES = 40, MAX_TEXT = 1 << 16 };
 struct setting { char name[32], value[32]; };
 struct trial { const char *file, *text, *plan, *target; struct setting set[6]; int nset; int *bad; };
 
-static const struct {
-    const char *name;
-    void (*run)(struct module *m);
-} passes[] = {
-    {"elaborate", elaborate}, {"differentiate", differentiate}, {"rewrite", rewrite}, {"place", place},
-    {"shard", shard}, {"box", box}, {"fuse", fuse}, {"layout", layout}, {"schedule", schedule},
-    {"allocate", allocate}, {"prove", prove},
-};
-
 static void complain(struct trial *t, const char *what, const char *more)
 {
     printf("%s%s%s --target %s", t->file, t->plan ? " --plan " : "", t->plan ? t->plan : "", t->target);
@@ -182,8 +173,8 @@ static void try(struct trial *t)
     struct module *m = NEW(struct module);
     m->options = &o;
     arrput(m->programs, parse(source_add(t->file, t->text)));
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
-        passes[i].run(m);
+    if (!diag_errors())
+        passes_run(m, elaborate, prove);
     bool rejected = diag_errors() > 0, expects_reject = strstr(t->text, "# expect: reject ") != NULL;
     char *said = NULL;
     size_t size = 0;

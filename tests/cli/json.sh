@@ -15,7 +15,7 @@ for file; do
     want=$(grep -c '^[a-z]*\[[EW]' "$work/text")
     [ "$said" = "$want" ] || { echo "$file: $want messages as text, $said as JSON"; bad=1; }
 done
-for name in comm schedule memory; do
+for name in comm schedule memory prove; do
     for plan in single dp2_tp2_pp2; do
         "$flowc" "$gpt" --plan $plan --emit=$name,json >"$work/json"
         said=$("$check" plan <"$work/json") && [ "$said" = 1 ] || { echo "--emit=$name,json under $plan is no JSON with a plan"; bad=1; }

@@ -26,6 +26,9 @@ refuses a.flow --set D=
 refuses a.flow --emit=nonsense
 refuses a.flow --emit=
 refuses a.flow --emit=comm,xml
+refuses a.flow --emit=sbp,json
+refuses a.flow --emit=comm --explain x
+refuses a.flow --plans --diff p
 refuses a.flow --diagnostics=xml
 refuses --explain-error
 refuses --explain-error E9999

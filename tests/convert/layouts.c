@@ -179,16 +179,13 @@ struct module *compile_pairs(const struct setting *x, const struct written *from
     *o = (struct options){ .file = "pairs.flow", .target = "cpu" };
     m->options = o;
     arrput(m->programs, parse(source_add("pairs.flow", text)));
-    void (*const passes[])(struct module *) = { elaborate, rewrite, place, shard, box };
-    for (size_t k = 0; k < sizeof passes / sizeof *passes && !diag_errors(); k++) {
-        passes[k](m);
-        if (k == 0 && m->graph[ENTRY_TRAIN]) {           /* only other entries give tensors out */
-            m->graph[ENTRY_SAMPLE] = m->graph[ENTRY_TRAIN];
-            m->graph[ENTRY_SAMPLE]->entry = ENTRY_SAMPLE;
-            m->graph[ENTRY_TRAIN] = NULL;
-        }
+    bool fine = passes_run(m, elaborate, elaborate);
+    if (fine && m->graph[ENTRY_TRAIN]) {                 /* only other entries give tensors out */
+        m->graph[ENTRY_SAMPLE] = m->graph[ENTRY_TRAIN];
+        m->graph[ENTRY_SAMPLE]->entry = ENTRY_SAMPLE;
+        m->graph[ENTRY_TRAIN] = NULL;
     }
-    if (diag_errors()) {
+    if (!fine || !passes_run(m, rewrite, box)) {
         print_message("%s", text);
         diag_print(stderr, false);
         fail();

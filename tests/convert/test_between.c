@@ -157,10 +157,7 @@ static struct module *compile_shared(const struct setting *x, const struct writt
     *o = (struct options){ .file = "shared.flow", .target = "cpu" };
     m->options = o;
     arrput(m->programs, parse(source_add("shared.flow", text)));
-    void (*const passes[])(struct module *) = { elaborate, differentiate, rewrite, place, shard, box };
-    for (size_t k = 0; k < sizeof passes / sizeof *passes && !diag_errors(); k++)
-        passes[k](m);
-    if (diag_errors()) {
+    if (!passes_run(m, elaborate, box)) {
         print_message("%s", text);
         diag_print(stderr, false);
         fail();

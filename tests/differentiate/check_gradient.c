@@ -93,14 +93,8 @@ static int check_param(struct module *m, struct param *p, struct weights *w, con
 
 static int check(struct module *m, int expected)
 {
-    elaborate(m);
-    if (!diag_errors())
-        differentiate(m);
-    if (diag_errors())
+    if (diag_errors() || !passes_run(m, elaborate, rewrite))
         return 1;
-    graph_verify(m->graph[ENTRY_TRAIN], "differentiate");
-    rewrite(m);
-    graph_verify(m->graph[ENTRY_TRAIN], "rewrite");
     if (m->train.clip > 0) {
         printf("the program clips\n");
         return 1;

@@ -29,10 +29,7 @@ int main(int argc, char **argv)
     if (!file)
         return fprintf(stderr, "cannot read %s\n", o.file), 2;
     arrput(m.programs, parse(file));
-    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
-        passes[i](&m);
-    if (diag_errors())
+    if (!passes_run(&m, elaborate, rewrite))
         return diag_print(stderr, false), 1;
     struct run *r = run_logical(&m, ENTRY_TRAIN, weights_new(&m, m.train.seed));
     if (o.plan)

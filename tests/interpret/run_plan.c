@@ -42,21 +42,16 @@ static void check(bool ok, const char *fact)
 
 static bool compile(struct module *m, bool fused)
 {
-    void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place, shard, box, fused ? fuse : NULL};
     int file = source_open(m->options->file);
     if (!file) {
         fprintf(stderr, "cannot read %s\n", m->options->file);
         return false;
     }
     arrput(m->programs, parse(file));
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && passes[i]; i++) {
-        passes[i](m);
-        if (diag_errors()) {
-            diag_print(stderr, false);
-            return false;
-        }
-    }
-    return true;
+    bool fine = passes_run(m, elaborate, fused ? fuse : box);
+    if (!fine)
+        diag_print(stderr, false);
+    return fine;
 }
 
 static int64_t dim_size(const struct module *m, const char *name)

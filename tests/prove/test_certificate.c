@@ -24,10 +24,7 @@ static void compile_with(const char *plan, const char *target, const char *micro
     struct module *m = NEW(struct module);
     m->options = &options;
     arrput(m->programs, parse(source_open(EXAMPLE)));
-    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite, place, shard, box, fuse, layout,
-                                               schedule, allocate};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-        passes[i](m);
+    passes_run(m, elaborate, allocate);
     assert_int_equal(diag_errors(), 0);
     p = m->physical;
 }

@@ -28,10 +28,7 @@ static void compile(const char *plan, const char *target)
     struct module *m = NEW(struct module);
     m->options = &options;
     arrput(m->programs, parse(source_open(SCHEDULES_FLOW)));
-    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite, place, shard, box, fuse, layout,
-                                               schedule, allocate};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-        passes[i](m);
+    passes_run(m, elaborate, allocate);
     assert_int_equal(diag_errors(), 0);
     p = m->physical;
     for (int s = 0; s < STAGES; s++) {

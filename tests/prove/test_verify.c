@@ -23,10 +23,7 @@ static int compile(void **state)
     struct module *m = NEW(struct module);
     m->options = &options;
     arrput(m->programs, parse(source_open(EXAMPLE)));
-    void (*const passes[])(struct module *) = {elaborate, differentiate, rewrite, place, shard, box, fuse, layout,
-                                               schedule, allocate};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++)
-        passes[i](m);
+    passes_run(m, elaborate, allocate);
     p = m->physical;
     return diag_errors();
 }

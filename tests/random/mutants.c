@@ -233,14 +233,11 @@ static void wrong_ranks(struct module *m, int *seen, int *all)
 
 static bool compile(struct module *m)
 {
-    void (*const passes[])(struct module *m) = {elaborate, differentiate, rewrite, place, shard, box};
     int file = source_open(m->options->file);
     if (!file)
         return false;
     arrput(m->programs, parse(file));
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !diag_errors(); i++)
-        passes[i](m);
-    bool fine = !diag_errors();
+    bool fine = passes_run(m, elaborate, box);
     diag_print(stderr, false);
     return fine;
 }

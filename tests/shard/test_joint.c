@@ -25,14 +25,7 @@ static struct module *compile(const char *name, const char *sizes)
     }
     diag_reset();
     arrput(m->programs, parse(source_open(o->file)));
-    elaborate(m);
-    if (!diag_errors())
-        differentiate(m);
-    if (!diag_errors())
-        rewrite(m);
-    if (!diag_errors())
-        place(m);
-    if (diag_errors())
+    if (!diag_errors() && !passes_run(m, elaborate, place))
         diag_print(stderr, false);
     assert_int_equal(diag_errors(), 0);
     return m;
