@@ -90,7 +90,6 @@ struct param *updated_param(const struct node *n);       /* what an update or a 
 const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */
 const char *optimizer_names(const char *last);           /* all, `last` before the last one: " and " */
 double *setting_of(struct train_spec *t, const struct optimizer_setting *s);
-double train_lr(const struct train_spec *t, int64_t step);       /* learning rate of a step counted from 0; ops/optimizer.c */
 
 struct op {
     const char *name;            /* as called in the language */
@@ -113,6 +112,7 @@ struct op {
     void (*lower)(struct graph *g, struct region *at, struct node *n, struct value **out);
     void (*grad)(struct grad *c);                                /* NULL: no gradient passes (i32 results, detach) */
     double (*flops)(const struct node *n);                       /* logical; NULL: 0 */
+    int64_t (*index_limit)(const struct node *n, int k);         /* operand k holds whole numbers below this; 0: no indices */
     void (*ref)(struct reference *r);
     const struct optimizer *optimizer;   /* NULL: it is none */
     const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */

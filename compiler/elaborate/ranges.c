@@ -14,28 +14,13 @@ static bool is_input(const struct range *r, const struct value *v)
     return false;
 }
 
-/* Size of the dim that operand k indexes, or 0. */
-static int64_t indexed(const struct node *n, int k)
-{
-    const struct value *other = n->in[0];
-    if (n->op == &op_embedding && k == 0)
-        return n->in[1]->dim[0]->size;
-    if (n->op == &op_cross_entropy && k == 1)
-        return other->dim[other->ndim - 1]->size;
-    if (n->op == &op_gather && k == 1)
-        return other->dim[node_int(n, "axis", 0)]->size;
-    if (n->op == &op_scatter && k == 1)
-        return ((struct dim *)node_ptr(n, "dim"))->size;
-    return 0;
-}
-
 static void visit(struct node *n, void *context)
 {
     struct range *r = context;
     for (int k = 0; k < arrlen(n->in); k++) {
         if (!n->in[k] || !is_input(r, n->in[k]))
             continue;
-        int64_t size = indexed(n, k);
+        int64_t size = n->op->index_limit ? n->op->index_limit(n, k) : 0;
         if (size && (!r->limit || size < r->limit))
             r->limit = size;
         for (int i = 0; (n->op->flags & OP_VIEW) && k == 0 && i < arrlen(n->out); i++)

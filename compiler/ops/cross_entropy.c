@@ -174,11 +174,17 @@ static void ref_grad(struct reference *r)
     }
 }
 
+static int64_t index_limit(const struct node *n, int k)
+{
+    return k == 1 ? n->in[0]->dim[n->in[0]->ndim - 1]->size : 0;
+}
+
 const struct op op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "logits [.., V], targets [..] -> [..]: log(sum exp l) - l[target] per token",
     .args = "logits, targets, smoothing:num=0",
     .rule = "b.. v^, b.. -> b..",
+    .index_limit = index_limit,
     .shape = shape,
     .grad = grad,
     .lower = lower,

@@ -50,6 +50,11 @@ static void ref(struct reference *r)
     }
 }
 
+static int64_t index_limit(const struct node *n, int k)
+{
+    return k == 0 ? n->in[1]->dim[0]->size : 0;
+}
+
 const struct op op_embedding = {
     .name = "embedding",
     .doc = "ids [..], table [R, D] -> [.., D]: row ids[..] of the table",
@@ -57,6 +62,7 @@ const struct op op_embedding = {
     .rule = "b.., r^ d -> b.. d",
     .linear = "{b} max{b} min{b}",
     .shape = shape,
+    .index_limit = index_limit,
     .extra = extra,
     .grad = grad,
     .ref = ref,

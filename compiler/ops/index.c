@@ -103,10 +103,15 @@ static void gather_ref(struct reference *r)
     each_index(&r->in[1], &r->in[0], axis_of_node(r->node), gather_one, r);
 }
 
+static int64_t gather_limit(const struct node *n, int k)
+{
+    return k == 1 ? n->in[0]->dim[node_int(n, "axis", 0)]->size : 0;
+}
+
 const struct op op_gather = {
     .name = "gather", .doc = "entries of x along axis: y[.., j, ..] = x[.., indices[.., j, ..], ..]",
     .args = "x, indices, axis:axis", .rule_of = gather_rule, .linear = "{a} max{a} min{a}", .shape = gather_shape,
-    .extra = gather_extra, .grad = gather_grad, .ref = gather_ref,
+    .index_limit = gather_limit, .extra = gather_extra, .grad = gather_grad, .ref = gather_ref,
     .call = "fl_gather(%o0, %i0, %i1, %reduce, %extent(i1,axis), %base(i0,axis))",
     .shapes = "x [a, n, b], indices i32 [a, k, b] -> [a, k, b]",
     .factors = "every dim of the indices; n is whole (^)",
@@ -157,10 +162,15 @@ static void scatter_ref(struct reference *r)
     each_index(&r->in[1], &r->out[0], axis_of_node(r->node), scatter_one, r);
 }
 
+static int64_t scatter_limit(const struct node *n, int k)
+{
+    return k == 1 ? ((struct dim *)node_ptr(n, "dim"))->size : 0;
+}
+
 const struct op op_scatter = {
     .name = "scatter", .doc = "x added up by index along axis: y[.., indices[.., j, ..], ..] += x[.., j, ..]",
     .args = "x, indices, axis:axis, dim:dim", .rule_of = scatter_rule, .linear = "{a}", .flags = OP_ZEROES_PADDING,
-    .shape = scatter_shape, .extra = scatter_extra, .grad = scatter_grad, .ref = scatter_ref,
+    .index_limit = scatter_limit, .shape = scatter_shape, .extra = scatter_extra, .grad = scatter_grad, .ref = scatter_ref,
     .call = "fl_scatter(%o0, %i0, %i1, %reduce, %extent(o0,axis), %base(o0,axis))",
     .shapes = "x [a, k, b], indices i32 [a, k, b] -> [a, dim, b]",
     .factors = "the other dims; k is contracted (+)",

@@ -19,31 +19,15 @@ static double uniform(uint64_t *state)
     return (double)(*state >> 33) / (double)(1u << 31);
 }
 
-/* Whole numbers are indices into something: the smallest table any of them may meet. */
+/* The smallest table that any index may meet. */
 static void bound_indices(struct node *n, void *context)
 {
-    int64_t *most = context, bound = *most;
-    bool whole = false;
-    for (int k = 0; k < arrlen(n->in); k++)
-        whole |= n->in[k] && (n->in[k]->type == TYPE_I32 || n->in[k]->type == TYPE_U8);
-    if (!whole || n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_BOXING))
-        return;
-    if (n->op == &op_embedding) {
-        bound = n->in[1]->dim[0]->size;
-    } else if (n->in[0] && n->in[0]->ndim && strstr(n->op->name, "cross_entropy")) {
-        bound = n->in[0]->dim[n->in[0]->ndim - 1]->size;
-    } else if (strncmp(n->op->name, "ce_", 3) && n->op != &op_count) {
-        for (int k = 0; k < arrlen(n->in); k++)
-            for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)
-                if (n->in[k]->dim[d]->size < bound)
-                    bound = n->in[k]->dim[d]->size;
-        for (int k = 0; k < arrlen(n->out); k++)
-            for (int d = 0; d < n->out[k]->ndim; d++)
-                if (n->out[k]->dim[d]->size < bound)
-                    bound = n->out[k]->dim[d]->size;
+    int64_t *most = context;
+    for (int k = 0; n->op->index_limit && k < arrlen(n->in); k++) {
+        int64_t limit = n->op->index_limit(n, k);
+        if (limit && limit < *most)
+            *most = limit;
     }
-    if (bound < *most)
-        *most = bound;
 }
 
 static void give_input(struct node *n, void *context)
