@@ -157,5 +157,6 @@ bool schedule_sequential(const struct stage *s);
 
 void physical_verify(const struct physical *p, const char *after);              /* the invariants above; BUG() when broken */
 int rank_stage(const struct physical *p, int rank);
+int comm_apart(const struct physical *p, unsigned axes);     /* a communicator over none of the axes, or -1; box/comm.c */
 void stage_coord(const struct physical *p, int stage, int rank, int *coord);   /* mesh coordinates of a rank */
 #endif

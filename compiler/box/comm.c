@@ -8,6 +8,14 @@ static bool same_stages(const int *a, const int *b)
     return arrlen(a) == arrlen(b) && (!arrlen(a) || !memcmp(a, b, sizeof *a * (size_t)arrlen(a)));
 }
 
+int comm_apart(const struct physical *p, unsigned axes)
+{
+    for (int i = 0; i < arrlen(p->comms); i++)
+        if (!(p->comms[i].axes & axes) && !arrlen(p->comms[i].stages))
+            return i;
+    return -1;
+}
+
 int comm_find(struct physical *p, unsigned axes, const int *stages)
 {
     for (int i = 0; i < arrlen(p->comms); i++)

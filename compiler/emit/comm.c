@@ -1,7 +1,7 @@
 /* Boxing ops as calls of the runtime. Before a call that can wait, fl_at tells the watchdog where the program is. A
  * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims.
  */
-#include "../prove/verify.h"
+#include "../interpret/interpret.h"
 #include "emitter.h"
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void all_reduce(struct emitter *e, const struct node *n, int k, const cha
     if (fault)
         plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
     if (fault == FAULT_GROUP)
-        comm = mem_printf("run->comm[%d]", spoil_group(e->p, n));
+        comm = mem_printf("run->comm[%d]", comm_apart(e->p, (unsigned)node_int(n, "axes", 0)));
     if (in->buffer != out->buffer)
         line(e, n, "fl_copy(%s, %s, %s, %d);", tensor_name(e, out), tensor_name(e, in), sym_text(count),
              type_bytes[out->type]);

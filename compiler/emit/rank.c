@@ -1,6 +1,6 @@
 /* Rank files: the constants of one rank. run links all of them through ranks.c, which includes them; with FL_ONE_RANK a
  * rank file is the table of a binary of its own. */
-#include "../prove/verify.h"
+#include "../layout/place.h"
 #include "emitter.h"
 
 void emit_rank(struct module *m, int rank, FILE *to)

@@ -27,6 +27,12 @@ int64_t sym_max(const struct physical *p, struct sym a);   /* with the largest e
 int64_t sym_on_rank(const struct physical *p, struct sym a, const int *coord);
 const char *sym_text(struct sym a);                        /* as in emitted C: "4096 * k[3]" */
 
+struct rank_row {                /* what a rank file holds */
+    int coord[MAX_AXIS], stage;
+    int64_t *constants;          /* stb_ds array, as physical->constants */
+};
+struct rank_row rank_row(const struct physical *p, int rank);   /* rank.c */
+
 struct sym sym_extent(struct physical *p, const struct value *v, int dim);   /* local extent */
 struct sym sym_base(struct physical *p, const struct value *v, int dim);     /* first index in the stored logical dim */
 struct sym sym_range(const struct place *l, int low, int high);     /* product of the extents of dims [low, high) */

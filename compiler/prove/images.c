@@ -1,17 +1,7 @@
 /* What is run at small sizes stands for the full mesh when every rank of that follows from the same rules: its coordinates
  * from its number, its part of each split dim from its coordinates, its groups and peers from both. The numbers that are
  * written into the rank files are looked at here, rank by rank, and worked out again in another way. */
-#include "../layout/place.h"
 #include "verify.h"
-
-struct rank_row rank_row(const struct physical *p, int rank)
-{
-    struct rank_row r = {.stage = rank_stage(p, rank)};
-    stage_coord(p, r.stage, rank, r.coord);
-    for (int i = 0; i < arrlen(p->constants); i++)
-        arrput(r.constants, sym_on_rank(p, (struct sym){.c = 1, .n = 1, .k = {(short)i}}, r.coord));
-    return r;
-}
 
 /* Row-major: the last axis of ranks counts fastest. */
 static bool coordinates_hold(const struct mesh *m, const struct rank_row *r, int rank)

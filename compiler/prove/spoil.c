@@ -26,15 +26,6 @@ struct search {
     int found, misfit;
 };
 
-int spoil_group(const struct physical *p, const struct node *n)
-{
-    unsigned axes = (unsigned)node_int(n, "axes", 0);
-    for (int i = 0; i < arrlen(p->comms); i++)
-        if (!(p->comms[i].axes & axes) && !arrlen(p->comms[i].stages))
-            return i;
-    return -1;
-}
-
 static void mark(struct node *n, void *context)
 {
     struct search *s = context;
@@ -49,7 +40,7 @@ static void mark(struct node *n, void *context)
         if (n->spoilt || !v->path || !value_matches(v, s->pattern, &b) ||
             !region_touched(v->region, &b))
             continue;
-        if (s->how->fault == FAULT_GROUP && spoil_group(s->m->physical, n) < 0) {
+        if (s->how->fault == FAULT_GROUP && comm_apart(s->m->physical, (unsigned)node_int(n, "axes", 0)) < 0) {
             s->misfit++;
             continue;
         }

@@ -13,6 +13,7 @@
 #ifndef FLOWC_VERIFY_H
 #define FLOWC_VERIFY_H
 #include "../interpret/interpret.h"
+#include "../layout/place.h"
 #include "../module.h"
 #include "../op.h"
 #include "../physical.h"
@@ -73,16 +74,10 @@ double entry_work(const struct module *m, enum entry e);     /* seconds it will 
 /* ---- spoil.c ---- */
 
 void spoil(struct module *m);                        /* --spoil: marks nodes; a diagnostic when it fits none */
-int spoil_group(const struct physical *p, const struct node *n);     /* a communicator over other axes; -1: there is none */
 
 /* ---- images.c ---- */
 
 /* Every rank's coordinates, groups, peers and extents follow from the rules that the small mesh was run with. */
-struct rank_row {                /* what a rank file holds */
-    int coord[MAX_AXIS], stage;
-    int64_t *constants;          /* stb_ds array, as physical->constants */
-};
-struct rank_row rank_row(const struct physical *p, int rank);
 bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, const char **fact);
 bool images_hold(const struct module *m, const char **fact, int *rank);
 

@@ -20,17 +20,17 @@ static int caught[KINDS], missed[KINDS], without_effect[KINDS];
 
 /* ---- mutants ---- */
 
-struct place { struct node *node; struct stage *stage; };
+struct spot { struct node *node; struct stage *stage; };
 struct trials {
     struct module *m;
-    struct place *places;        /* stb_ds array: every node of the physical graph of train */
+    struct spot *places;        /* stb_ds array: every node of the physical graph of train */
     struct stage *stage;         /* while collecting */
 };
 
 static void collect(struct node *n, void *context)
 {
     struct trials *t = context;
-    arrput(t->places, ((struct place){n, t->stage}));
+    arrput(t->places, ((struct spot){n, t->stage}));
 }
 
 /* Values whose size matters. The maximum in a cross-entropy does not: it is taken off and added again. */
@@ -155,7 +155,7 @@ static void exchange(struct trials *t, int at)
 }
 
 /* The stages of a cut repeat take each other's blocks. */
-static void misplace(struct trials *t, struct place *at)
+static void misplace(struct trials *t, struct spot *at)
 {
     const struct physical *p = t->m->physical;
     struct region *body = at->node->body;
