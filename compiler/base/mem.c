@@ -158,11 +158,6 @@ void mem_release(void)
     drawn = 0;
 }
 
-size_t mem_peak(void)
-{
-    return drawn;
-}
-
 static bug_handler *bug_caller;
 
 bug_handler *bug_caught_by(bug_handler *handler)

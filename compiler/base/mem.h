@@ -20,7 +20,6 @@ struct mem_mark { void *chunk; size_t used; };
 struct mem_mark mem_mark(void);                       /* for work that only leaves numbers behind: what was drawn since, */
 void mem_rewind(struct mem_mark mark);                /* and what arrays grew to since, is given back */
 void mem_release(void);                               /* gives back everything; the next mem_alloc starts anew */
-size_t mem_peak(void);                                /* bytes drawn since the start */
 
 #define NEW(T) ((T *)mem_alloc(sizeof(T)))
 #define NEW_ARRAY(T, n) ((T *)mem_alloc(sizeof(T) * (size_t)(n)))

@@ -81,13 +81,13 @@ static void convert(struct machine *m, const struct node *n, int operand, int64_
     const struct mesh *mesh = m->run->mesh;
     unsigned axes = (unsigned)node_int(n, "axes", 0);
     enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
-    int times = has_fault(m->run, n, operand, FAULT_TWICE) ? 2 : 1;
-    bool drop = has_fault(m->run, n, operand, FAULT_DROP);
-    axes = drop ? 0 : has_fault(m->run, n, operand, FAULT_GROUP) ? next_axis(mesh, axes) : axes;
+    int times = has_fault(n, operand, FAULT_TWICE) ? 2 : 1;
+    bool drop = has_fault(n, operand, FAULT_DROP);
+    axes = drop ? 0 : has_fault(n, operand, FAULT_GROUP) ? next_axis(mesh, axes) : axes;
     for (int r = 0; r < m->nrank; r++) {
         struct rank *k = &m->ranks[r];
         if (n->op == &op_box_accumulate && cell_of(m, k, to, to_block)->filled && !drop) {
-            if (has_fault(m->run, n, operand, FAULT_EARLY) && m->run->microbatch == mesh->axis[mesh->mb].size - 1)
+            if (has_fault(n, operand, FAULT_EARLY) && m->run->microbatch == mesh->axis[mesh->mb].size - 1)
                 continue;
             for (int i = 1; i < times; i++)
                 tensor_meet(&cell_of(m, k, to, to_block)->t, cell_read(m, k, from, from_block), &reduce);
@@ -154,11 +154,11 @@ static bool receive(struct machine *m, struct node *n)
             return false;
     }
     for (int r = 0; r < m->nrank; r++) {
-        int s = mail_slot(run, (int)node_int(n, "link", -1), r);
+        int link = (int)node_int(n, "link", -1), s = mail_slot(run, link, r);
         struct tensor *t = cell_write(m, &m->ranks[r], n->out[0], 0);
         if (tensor_elements(t) != tensor_elements(&run->mail[s].t))
-            BUG("link %d: %s is received with other extents than it was sent", run->mail[s].link, n->out[0]->path);
-        if (!has_fault(run, n, -1, FAULT_DROP))
+            BUG("link %d: %s is received with other extents than it was sent", link, n->out[0]->path);
+        if (!has_fault(n, -1, FAULT_DROP))
             memcpy(t->data, run->mail[s].t.data, sizeof(double) * (size_t)tensor_elements(t));
         run->mail[s].full = false;
         cell_seen(m, &m->ranks[r], n->out[0], 0);
@@ -176,6 +176,11 @@ static struct meeting *find_meeting(struct run *r, int comm, int number)
     return &arrlast(r->meetings);
 }
 
+static int64_t met_block(struct machine *m, const struct node *n, int operand)
+{
+    return n->in[operand]->region == n->region ? region_block(m, n->region) : 0;
+}
+
 /* Values of several stages are added; each may hold other parts, and the mesh axes of the comm take part as well. */
 static bool stage_reduce(struct machine *m, struct node *n)
 {
@@ -190,13 +195,10 @@ static bool stage_reduce(struct machine *m, struct node *n)
     bool here = false;
     for (int i = 0; i < arrlen(meet->parts); i++)
         here |= meet->parts[i].stage == m->stage;
-    int64_t blocks[64];
-    for (int k = 0; k < arrlen(n->in); k++)
-        blocks[k % 64] = n->in[k]->region == n->region ? region_block(m, n->region) : 0;
     if (!here) {
         for (int k = 0; k < arrlen(n->in); k++)
             for (int r = 0; r < m->nrank; r++) {
-                struct tensor t = *cell_read(m, &m->ranks[r], n->in[k], blocks[k % 64]);
+                struct tensor t = *cell_read(m, &m->ranks[r], n->in[k], met_block(m, n, k));
                 arrput(meet->parts, ((typeof(*meet->parts)){m->stage, r, t}));
             }
         meet->arrived++;
@@ -207,7 +209,7 @@ static bool stage_reduce(struct machine *m, struct node *n)
     enum reduce reduce = (enum reduce)node_int(n, "reduce", REDUCE_SUM);
     for (int k = 0; k < arrlen(n->in); k++)
         for (int r = 0; r < m->nrank; r++) {
-            struct tensor *out = cell_write(m, &m->ranks[r], n->out[k], blocks[k % 64]);
+            struct tensor *out = cell_write(m, &m->ranks[r], n->out[k], met_block(m, n, k));
             fill_identity(out, reduce);
             for (int s = 0; s < run->nmachine; s++) {
                 int seen = 0;
@@ -217,14 +219,14 @@ static bool stage_reduce(struct machine *m, struct node *n)
                     int operand = seen++ / run->machines[s].nrank;
                     unsigned pipe = run->mesh->pipe >= 0 ? 1u << run->mesh->pipe : 0;
                     const struct rank *q = &run->machines[s].ranks[meet->parts[i].rank];
-                    if (has_fault(run, n, -1, FAULT_DROP) && (s != m->stage || q != &m->ranks[r]))
+                    if (has_fault(n, -1, FAULT_DROP) && (s != m->stage || q != &m->ranks[r]))
                         continue;
-                    for (int t = has_fault(run, n, -1, FAULT_TWICE) ? 2 : 1; t > 0 && operand == k; t--)
+                    for (int t = has_fault(n, -1, FAULT_TWICE) ? 2 : 1; t > 0 && operand == k; t--)
                         if (same_group(run->mesh, &m->ranks[r], q, c->axes | pipe))
                             tensor_meet(out, &meet->parts[i].t, &reduce);
                 }
             }
-            cell_seen(m, &m->ranks[r], n->out[k], blocks[k % 64]);
+            cell_seen(m, &m->ranks[r], n->out[k], met_block(m, n, k));
         }
     return true;
 }

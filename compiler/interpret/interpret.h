@@ -41,7 +41,7 @@ void run_release(struct run *r);
 void run_watch(struct run *r, void (*seen)(void *context, const struct value *v, int rank, int64_t block,
                                            const struct tensor *t), void *context);
 
-/* ---- faults: one node carried out wrongly, to see that a comparison notices (box.c, regions.c) ---- */
+/* ---- faults: a node whose `spoilt` is one of them is carried out wrongly, to see that a comparison notices it ---- */
 
 enum fault {
     FAULT_NONE,
@@ -52,7 +52,6 @@ enum fault {
     FAULT_EARLY,                 /* an accumulation leaves out the last micro-batch */
     FAULT_MICROBATCH,            /* an input is read one micro-batch late */
 };
-void run_fault(struct run *r, const struct node *n, enum fault kind, int rank);   /* rank -1: all; from the next step on */
 
 /* ---- train.c ---- */
 

@@ -30,7 +30,6 @@ struct machine {
     struct { char *key; struct value *value; } *outputs;
     struct region *running;      /* a phase under way and where it stands */
     int at;
-    int meetings;                /* stage reduces met in this phase */
 };
 struct meeting {                 /* a stage reduce under way */
     int comm, number;
@@ -48,14 +47,11 @@ struct run {
     int nmachine;
     int64_t step, microbatch, phase_count;
     struct { char *key; const double *value; } *inputs;
-    struct { int link, rank; struct tensor t; bool full; } *mail;      /* stb_ds array: one slot per link and rank */
+    struct { struct tensor t; bool full; } *mail;      /* stb_ds array: one slot per link and rank */
     struct meeting *meetings;
     void (*seen)(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t);
     void *seen_context;
     bool rounding;
-    const struct node *faulty;   /* the node that run_fault named, or NULL */
-    enum fault fault;
-    int fault_rank;
 };
 
 int64_t tensor_elements(const struct tensor *t);
@@ -67,9 +63,9 @@ const struct tensor *cell_read(struct machine *m, struct rank *k, const struct v
 void cell_seen(struct machine *m, struct rank *k, const struct value *v, int64_t block);
 /* Copies (or reduces) the entries that both tensors hold, by their place in the logical tensor. */
 void tensor_meet(struct tensor *to, const struct tensor *from, const enum reduce *reduce);
-static inline bool has_fault(const struct run *r, const struct node *n, int operand, enum fault kind)
+static inline bool has_fault(const struct node *n, int operand, enum fault kind)
 {
-    return (r->faulty == n && r->fault == kind) || (n->spoilt == (int)kind && (n->spoilt_operand == operand || n->spoilt_operand < 0 || operand < 0));
+    return n->spoilt == (int)kind && (n->spoilt_operand == operand || n->spoilt_operand < 0 || operand < 0);
 }
 /* Carries out a boxing node; false when it waits for another stage. */
 bool box_run(struct machine *m, struct node *n);

@@ -109,7 +109,7 @@ static void read_input(struct machine *m, struct node *n, struct rank *k, int64_
     if (!data)
         BUG("input %s has no data", name);
     int64_t microbatch = m->run->microbatch;
-    if (has_fault(m->run, n, -1, FAULT_MICROBATCH))
+    if (has_fault(n, -1, FAULT_MICROBATCH))
         m->run->microbatch = (microbatch + 1) % m->run->mesh->axis[m->run->mesh->mb].size;
     struct tensor *t = cell_write(m, k, n->out[0], block), whole = *t;
     m->run->microbatch = microbatch;
@@ -119,7 +119,7 @@ static void read_input(struct machine *m, struct node *n, struct rank *k, int64_
     }
     whole.data = (double *)data;
     tensor_meet(t, &whole, NULL);
-    for (int d = 0; d < t->ndim && has_fault(m->run, n, -1, FAULT_MICROBATCH); d++)
+    for (int d = 0; d < t->ndim && has_fault(n, -1, FAULT_MICROBATCH); d++)
         t->base[d] = place_tensor(m->run, n->out[0], k).base[d];
 }
 
@@ -242,7 +242,7 @@ static void run_repeat(struct machine *m, struct node *n)
 /* What has just been made becomes wrong. */
 static void scale_results(struct machine *m, struct node *n)
 {
-    int only = n->spoilt ? n->spoilt_rank - 1 : m->run->fault_rank;
+    int only = n->spoilt_rank - 1;
     for (int r = 0; r < m->nrank; r++)
         for (int i = 0; i < arrlen(n->out) && (only < 0 || only == m->ranks[r].number); i++) {
             int64_t block = n->out[i]->region == n->region ? region_block(m, n->region) : 0;
@@ -278,7 +278,7 @@ static bool run_right(struct machine *m, struct node *n)
 static bool run_node(struct machine *m, struct node *n)
 {
     bool done = run_right(m, n);
-    if (done && has_fault(m->run, n, -1, FAULT_SCALE))
+    if (done && has_fault(n, -1, FAULT_SCALE))
         scale_results(m, n);
     return done;
 }

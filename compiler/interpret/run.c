@@ -126,13 +126,6 @@ void run_watch(struct run *r, void (*seen)(void *context, const struct value *v,
     r->seen_context = context;
 }
 
-void run_fault(struct run *r, const struct node *n, enum fault kind, int rank)
-{
-    r->faulty = n;
-    r->fault = kind;
-    r->fault_rank = rank;
-}
-
 static void clear_cells(struct run *r)
 {
     for (int i = 0; i < r->nmachine; i++) {
