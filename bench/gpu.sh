@@ -25,7 +25,7 @@ case $name in                            # f32 peak without tensor cores, TFLOP/
 *H100*PCIe*) peak=51 ;; *H100* | *H200*) peak=67 ;; *A100*) peak=19.5 ;; *L40S*) peak=91.6 ;; *4090*) peak=82.6 ;; *) peak= ;;
 esac
 [ -x build/flowc ] && [ -x build/flow-tokens ] || { cmake -S . -B build >/dev/null && cmake --build build -j "$(nproc)" --target flowc flow-tokens; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+. scripts/mpi-env.sh
 work=build/bench
 mkdir -p "$work"
 git ls-files | grep -E '\.(c|h|cu|md)$' | xargs build/flow-tokens -o "$work/tokens.bin"

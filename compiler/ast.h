@@ -35,4 +35,5 @@ void ast_dump(FILE *to, const struct ast *a);                       /* --emit=as
 /* Parses a source file (see source_open); syntax errors become diagnostics and the tree holds what could be read.
  * Imports are followed by the caller. */
 struct ast *parse(int file);
+const char *plan_words(void);    /* "mesh, microbatches, .. and strict": what starts a line of a plan; parse/words.c */
 #endif

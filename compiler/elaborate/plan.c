@@ -297,7 +297,7 @@ static void shard_setting(struct plan *p, struct ast *a)
 static void unsupported(struct ast *a, const char *what)
 {
     struct diag *d = diag_error(E_BLOCK_LINE, a->span, "a plan has no `%s` line in this version", what);
-    diag_help(d, "a plan may have mesh, microbatches, pipeline, sbp, pin, save, recompute, place, shard, offload, expect, cluster, memory and strict");
+    diag_help(d, "a plan may have %s", plan_words());
 }
 
 static void read_lines(struct frame *f, struct plan *p)

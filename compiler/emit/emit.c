@@ -230,11 +230,8 @@ void emit(struct module *m)
     const struct target *t = targets;
     while (t->name && strcmp(t->name, m->options->target))
         t++;
-    if (!t->name) {
-        struct diag *d = diag_error(E_FILE, (struct span){0}, "unknown target '%s'", m->options->target);
-        diag_help(d, "targets are cuda and cpu");
-        return;
-    }
+    if (!t->name)
+        BUG("target '%s'", m->options->target);          /* the command line takes no other */
     if (!replaceable(out)) {
         struct diag *d = diag_error(E_FILE, (struct span){0}, "'%s' exists and was not written by flowc", out);
         diag_help(d, "choose another directory, or remove this one");

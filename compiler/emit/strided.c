@@ -35,7 +35,8 @@ static const char *plus(const char *offset, struct sym s)
 static void fill(struct emitter *e, const struct node *n, const char *number)
 {
     const struct value *out = n->out[0];
-    line(e, n, "fl_fill%s(%s, %s, %s);", type_is_float(out->type) ? type_suffix(out->type) : "", tensor_name(e, out), number, sym_text(sym_range(out->place, 0, out->ndim)));
+    line(e, n, "fl_fill%s(%s, %s, %s);", type_is_float(out->type) ? type_suffix(out->type) : "", tensor_name(e, out),
+         number, sym_text(sym_range(out->place, 0, out->ndim)));
 }
 
 static const char *identity(const struct node *n)

@@ -23,6 +23,24 @@ static const struct word midwords[] = {
 #include "../../grammar/words.def"
 };
 
+/* `prefetch` is read so that it can be refused where it stands. */
+static bool starts_plan_line(const struct word *w)
+{
+    return w->blocks & IN_PLAN && w->token != T_PREFETCH;
+}
+
+const char *plan_words(void)
+{
+    const char *text = "";
+    int last = -1;
+    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++)
+        last = starts_plan_line(&words[i]) ? i : last;
+    for (int i = 0; i <= last; i++)
+        if (starts_plan_line(&words[i]))
+            text = mem_printf("%s%s%s", text, !*text ? "" : i < last ? ", " : " and ", words[i].text);
+    return text;
+}
+
 /* ---- where we are ---- */
 
 enum block scan_block(const struct scan *s)

@@ -1,16 +1,15 @@
 /* Contractions through cuBLAS. Ours are row-major: c = a b there is c' = b' a' column-major, so the operands change
  * places. The innermost batch goes into the strided form, the others are loops on the host. */
+#include "../check.h"
 #include "../flow_rt.h"
 #include <cublas_v2.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static void check(cublasStatus_t status, int line)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return;
-    fprintf(stderr, "flow: %s:%d: cuBLAS failed: %s (status %d)\n", __FILE__, line, cublasGetStatusString(status), (int)status);
-    exit(1);
+    fl_fail(__FILE__, line, "an allocation that failed leaves cuBLAS no workspace: is the GPU's memory taken by others?",
+            "cuBLAS failed: %s (status %d)", cublasGetStatusString(status), (int)status);
 }
 
 static cublasHandle_t made(cublasMath_t mode)

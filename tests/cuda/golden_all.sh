@@ -12,7 +12,8 @@ golden=$root/tests/golden/own
 [ -d "$root/../shared/golden/gpt2-tiny" ] && golden=$root/../shared/golden/gpt2-tiny
 plans=$(sed -n 's/^plan \([a-z0-9_]*\).*/\1/p' "$root/examples/gpt/gpt.flow")
 [ $# = 0 ] || plans=$*
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1
+. "$root/scripts/mpi-env.sh"
+export OMP_NUM_THREADS=1
 objects=$build/tests/cuda/double
 make -s -j2 -f "$here/double/double.mk" BUILD="$objects" shared
 for plan in $plans; do
