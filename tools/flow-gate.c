@@ -8,7 +8,7 @@
 #include "emit/emitter.h"
 #include "passes.h"
 #include "user_op.h"
-#include "../../runtime/flow_rt.h"
+#include "../runtime/flow_rt.h"
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
