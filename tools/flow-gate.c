@@ -6,6 +6,7 @@
 #include "checks.h"
 #include "deal.h"
 #include "emit/emitter.h"
+#include "emit/target.h"
 #include "passes.h"
 #include "user_op.h"
 #include "../runtime/flow_rt.h"
@@ -81,9 +82,12 @@ static void run_kernel(struct reference *r)
 
 static bool compile_and_load(struct module *m)
 {
-    char dir[] = "/tmp/flow-gate-XXXXXX";
-    if (!mkdtemp(dir))
+    const char *root = getenv("TMPDIR");
+    char *dir = mem_printf("%s/flow-gate-XXXXXX", root && *root ? root : "/tmp");
+    if (!mkdtemp(dir)) {
+        fprintf(stderr, "flow-gate: cannot make a directory such as %s; TMPDIR says where\n", dir);
         return false;
+    }
     const char *header = mem_printf("%s/user_ops.h", dir), *shim = mem_printf("%s/shim.c", dir),
                *object = mem_printf("%s/ops.so", dir), **sources = NULL;
     FILE *f = fopen(header, "w");
@@ -113,7 +117,7 @@ static bool compile_and_load(struct module *m)
     }
     fclose(f);
     const char **args = NULL;
-    const char *fixed[] = {"cc", "-std=gnu11", "-O1", "-fopenmp", "-shared", "-fPIC", "-I", FLOWC_ROOT "/runtime", "-I", dir,
+    const char *fixed[] = {"cc", "-std=gnu11", "-O1", "-fopenmp", "-shared", "-fPIC", "-I", shipped("runtime"), "-I", dir,
                            "-o", object, shim};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         arrput(args, fixed[i]);
