@@ -9,7 +9,8 @@ build=$(cd "${1:-$root/build}" && pwd)
 seeds=${2:-5}
 shift $(($# < 2 ? $# : 2))
 golden=$root/tests/golden/own
-[ -d "$root/../shared/golden/gpt2-tiny" ] && golden=$root/../shared/golden/gpt2-tiny
+reference=$(sed -n 's/^FLOWC_REFERENCE:PATH=//p' "$build/CMakeCache.txt")/golden/gpt2-tiny
+[ -d "$reference" ] && golden=$reference
 plans=$(sed -n 's/^plan \([a-z0-9_]*\).*/\1/p' "$root/examples/gpt/gpt.flow")
 [ $# = 0 ] || plans=$*
 . "$root/scripts/mpi-env.sh"
