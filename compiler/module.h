@@ -107,12 +107,13 @@ struct precision {               /* precision bf16 { master f32; grads f32; redu
 };
 
 enum schedule_kind {
-#define SCHEDULE(id, name, spelling, chunks, splits, doc) SCHEDULE_##id,
+#define SCHEDULE(id, name, spelling, chunks, splits, vee, alone, doc) SCHEDULE_##id,
 #include "schedules.def"
 #undef SCHEDULE
     SCHEDULES
 };
 extern const char *const schedule_name[SCHEDULES];   /* as in the language: "one_f_one_b" */
+extern const bool schedule_alone[SCHEDULES];         /* a barrier after every step undoes what it saves */
 enum shard_level { SHARD_NOTHING, SHARD_OPTIMIZER, SHARD_GRADIENTS, SHARD_PARAMETERS };
 extern const char *const shard_level_name[];         /* as in the language; "" first */
 struct shard_line {              /* shard optimizer | gradients | parameters over dp: each includes the one before */

@@ -5,8 +5,8 @@
 
 enum { MOST_STAGES = 1024 };
 
-static const struct { const char *spelling; int chunks; bool splits; } schedules[SCHEDULES] = {
-#define SCHEDULE(id, name, spelling, chunks, splits, doc) {spelling, chunks, splits},
+static const struct { const char *spelling; int chunks; bool splits, vee; } schedules[SCHEDULES] = {
+#define SCHEDULE(id, name, spelling, chunks, splits, vee, alone, doc) {spelling, chunks, splits, vee},
 #include "../schedules.def"
 #undef SCHEDULE
 };
@@ -135,7 +135,7 @@ static void read_schedule(struct frame *f, struct plan *p, struct ast *value, st
     }
     p->schedule = (enum schedule_kind)found;
     p->chunks = (int)chunks;
-    p->vee = found == SCHEDULE_ZB_V;
+    p->vee = schedules[found].vee;
     p->split_backward |= schedules[found].splits;
 }
 

@@ -408,16 +408,17 @@ static bool find_cut(struct placing *p)
     return true;
 }
 
-/* zb_h2 spares each rank's own time alone, and that is nothing gained where all wait for each other after every step. A
- * deferred norm lets at least the updates start one after the other. */
+/* A schedule that spares each rank's own time alone: that is nothing gained where all wait for each other after every step.
+ * A deferred norm lets at least the updates start one after the other. */
 static void warn_barrier(const struct placing *p)
 {
     const struct plan *plan = p->plan;
-    if (plan->schedule != SCHEDULE_ZB_H2 || plan_stages(plan) == 1 || p->g->entry != ENTRY_TRAIN || p->m->train.clip <= 0 ||
-        p->m->train.deferred)
+    if (!schedule_alone[plan->schedule] || plan_stages(plan) == 1 || p->g->entry != ENTRY_TRAIN ||
+        p->m->train.clip <= 0 || p->m->train.deferred)
         return;
     struct diag *d = diag_warning(W_BARRIER, plan->schedule_span,
-                                  "clip_norm lets all ranks wait for each other after every step: zb_h2 gains nothing");
+                                  "clip_norm lets all ranks wait for each other after every step: %s gains nothing",
+                                  schedule_name[plan->schedule]);
     diag_help(d, "take zb_h1, which is as fast then and needs half the memory");
 }
 

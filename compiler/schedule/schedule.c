@@ -5,7 +5,13 @@
 #include "policy.h"
 
 const char *const schedule_name[SCHEDULES] = {
-#define SCHEDULE(id, name, spelling, chunks, splits, doc) name,
+#define SCHEDULE(id, name, spelling, chunks, splits, vee, alone, doc) name,
+#include "../schedules.def"
+#undef SCHEDULE
+};
+
+const bool schedule_alone[SCHEDULES] = {
+#define SCHEDULE(id, name, spelling, chunks, splits, vee, alone, doc) alone,
 #include "../schedules.def"
 #undef SCHEDULE
 };
