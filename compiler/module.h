@@ -4,6 +4,7 @@
 #define FLOWC_MODULE_H
 #include "ast.h"
 #include "graph.h"
+#include "../runtime/fl_lr.h"
 
 struct firing;
 
@@ -186,7 +187,11 @@ bool param_meant(const struct param *p, const char *pattern, bool beneath);
 
 /* ---- entries ---- */
 
-enum lr_kind { LR_CONSTANT, LR_COSINE, LR_LINEAR };
+enum lr_kind {
+#define LR(id, name) LR_##id,
+    FL_LR_KINDS(LR)
+#undef LR
+};
 struct op;
 struct data_binding {            /* tokens, targets = next_token("f", u16) */
     const char *inputs[2];       /* names of model inputs, in order */

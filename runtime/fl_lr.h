@@ -4,7 +4,13 @@
 #include <math.h>
 #include <stdint.h>
 
-enum fl_lr { FL_LR_CONSTANT, FL_LR_COSINE, FL_LR_LINEAR };
+/* The kinds, once: LR(ID, as in the language). */
+#define FL_LR_KINDS(LR) LR(CONSTANT, constant) LR(COSINE, cosine) LR(LINEAR, linear)
+enum fl_lr {
+#define FL_LR_ID(id, name) FL_LR_##id,
+    FL_LR_KINDS(FL_LR_ID)
+#undef FL_LR_ID
+};
 
 /* Of step k, from 0: up to the peak in `warmup` steps, then down to the floor at step `steps`, where it stays. */
 static inline double fl_lr_of(enum fl_lr kind, double peak, double floor_, int64_t warmup, int64_t steps, int64_t k)

@@ -52,7 +52,9 @@ static void dump_data(FILE *to, const struct data_binding *data)
 
 static void dump_train(FILE *to, struct train_spec *t)
 {
-    static const char *const lr[] = {"constant", "cosine", "linear"};
+#define LR(id, name) #name,
+    static const char *const lr[] = {FL_LR_KINDS(LR)};
+#undef LR
     fputs("train {\n", to);
     dump_data(to, t->data);
     fprintf(to, "  steps %lld\n  seed %llu\n", (long long)t->steps, (unsigned long long)t->seed);

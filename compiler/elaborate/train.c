@@ -81,8 +81,9 @@ static const char *text_of(struct ast *s)
 
 static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
 {
-    static const struct { const char *name; enum lr_kind kind; } kinds[] = {
-        {"constant", LR_CONSTANT}, {"cosine", LR_COSINE}, {"linear", LR_LINEAR}};
+#define LR(id, name) {#name, LR_##id},
+    static const struct { const char *name; enum lr_kind kind; } kinds[] = {FL_LR_KINDS(LR)};
+#undef LR
     static const char *const words[] = {"peak", "warmup", "floor", NULL};
     struct ast *a = ast_kid(s, 0);
     plain(s);

@@ -196,7 +196,9 @@ void emit_program(struct module *m, FILE *to)
     fprintf(to, "    .ncomm = %d, .comm = comms,\n    .nlink = %d, .link = links,\n    .ninput = %d, .input = inputs,\n"
             "    .ndata = %d, .data = data,\n    .noutput = %d, .output = outputs,\n", (int)arrlen(p->comms),
             (int)arrlen(p->links), (int)arrlen(inputs), (int)arrlen(bindings(m)), (int)arrlen(items(m, &op_output)));
-    static const char *const lr[] = {"FL_LR_CONSTANT", "FL_LR_COSINE", "FL_LR_LINEAR"};
+#define LR(id, name) "FL_LR_" #id,
+    static const char *const lr[] = {FL_LR_KINDS(LR)};
+#undef LR
     fprintf(to, "    .train = %s, .steps = %lld, .tokens = %lld,\n    .lr = %s, .lr_peak = %.17g, .lr_floor = %.17g, "
             ".lr_warmup = %lld, .seed = %lluu,\n", m->graph[ENTRY_TRAIN] && t->present ? "true" : "false",
             (long long)t->steps, (long long)tokens, lr[t->lr_kind], t->lr_peak, t->lr_floor, (long long)t->lr_warmup,

@@ -122,7 +122,6 @@ const struct op op_clip_scale = {
 
 double train_lr(const struct train_spec *t, int64_t step)
 {
-    _Static_assert(LR_COSINE == (int)FL_LR_COSINE && LR_LINEAR == (int)FL_LR_LINEAR, "kinds of learning rates");
     return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->steps, step);
 }
 
