@@ -28,11 +28,11 @@ const struct cluster *cluster_default(void)
 static const struct cluster *this_machine(void)
 {
     struct cluster *c = NEW(struct cluster);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6, .between = 1e9,
-                           .between_latency = 50e-6, .flops = 100e9 * (double)(cores > 0 ? cores : 1), .flops16 = 100e9 * (double)(cores > 0 ? cores : 1),
-                           .stream = 8e9 * (double)(cores > 0 ? cores : 1),
-                           .call = 1e-6, .exponential = 1e-9, .cores = (int)(cores > 0 ? cores : 1) };
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = online > 0 ? (int)online : 1;
+    *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6,
+                           .between = 1e9, .between_latency = 50e-6, .flops = 100e9 * cores, .flops16 = 100e9 * cores,
+                           .stream = 8e9 * cores, .call = 1e-6, .exponential = 1e-9, .cores = cores };
     return c;
 }
 
@@ -68,8 +68,11 @@ static bool number(const char *path, json_t *all, const char *key, double *to, d
 
 const struct cluster *cluster_read(const char *path)
 {
-    static const char *const keys[] = { "name", "hosts", "devices", "memory", "inside", "inside_latency", "between",
-                                        "between_latency", "flops", "flops16", "stream", "call", "exponential" };
+    static const char *const keys[] = {
+        "name",
+#define FIELD(name, least) #name,
+#include "cluster.def"
+    };
     json_error_t error;
     json_t *all = json_load_file(path, 0, &error), *unused;
     const char *key;
@@ -87,36 +90,40 @@ const struct cluster *cluster_read(const char *path)
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             fine |= !strcmp(keys[k], key);
         if (!fine) {
+            const char *names = "";
+            for (size_t k = 1; k < sizeof keys / sizeof *keys; k++)
+                names = mem_printf("%s%s%s", names, k > 1 ? ", " : "", keys[k]);
             diag_help(diag_error(E_FILE, (struct span){0}, "a cluster has no '%.40s' (in '%s')", key, path),
-                      "its fields are hosts, devices, memory, inside, inside_latency, between, between_latency, flops, flops16, stream, call, exponential");
+                      "its fields are %s", names);
             json_decref(all);
             return NULL;
         }
     }
     struct cluster *c = NEW(struct cluster);
     *c = *cluster_default();
-    double hosts = 0, devices = (double)c->devices;
-    bool fine = number(path, all, "hosts", &hosts, 1) && number(path, all, "devices", &devices, 1) &&
-                number(path, all, "memory", &c->memory, 0) && number(path, all, "inside", &c->inside, 1) &&
-                number(path, all, "inside_latency", &c->inside_latency, 0) && number(path, all, "between", &c->between, 1) &&
-                number(path, all, "between_latency", &c->between_latency, 0) && number(path, all, "flops", &c->flops, 1) &&
-                number(path, all, "flops16", &c->flops16, 1) &&
-                number(path, all, "stream", &c->stream, 1) && number(path, all, "call", &c->call, 0) &&
-                number(path, all, "exponential", &c->exponential, 0);
-    c->hosts = (int64_t)hosts;
-    c->devices = (int64_t)devices;
+    bool fine = true;
+    double x;
+#define FIELD(name, least)                                                                                             \
+    x = (double)c->name;                                                                                               \
+    fine = fine && number(path, all, #name, &x, least);                                                                \
+    c->name = (typeof(c->name))x;
+#include "cluster.def"
+    const json_t *name = json_object_get(all, "name");
     c->given = true;
-    c->name = mem_strdup(json_is_string(json_object_get(all, "name")) ? json_string_value(json_object_get(all, "name")) : path);
+    c->name = mem_strdup(json_is_string(name) ? json_string_value(name) : path);
     json_decref(all);
     return fine ? c : NULL;
 }
 
 const char *cluster_text(const struct cluster *c)
 {
-    const char *hosts = c->hosts ? mem_printf("%lld host%s of ", (long long)c->hosts, c->hosts == 1 ? "" : "s") : "hosts of ";
-    const char *devices = c->devices == 1 << 20 ? "any number of devices" : mem_printf("%lld devices", (long long)c->devices);
-    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; %.4g TFLOP/s (%.4g in 16 bits); memory %.4g GB/s, "
-                      "%.3g us a call%s",
+    const char *hosts = "hosts of ", *devices = "any number of devices";
+    if (c->hosts)
+        hosts = mem_printf("%lld host%s of ", (long long)c->hosts, c->hosts == 1 ? "" : "s");
+    if (c->devices != 1 << 20)
+        devices = mem_printf("%lld devices", (long long)c->devices);
+    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; "
+                      "%.4g TFLOP/s (%.4g in 16 bits); memory %.4g GB/s, %.3g us a call%s",
                       c->name, hosts, devices, c->inside / 1e9, c->inside_latency * 1e6, c->between / 1e9,
                       c->between_latency * 1e6, c->flops / 1e12, c->flops16 / 1e12, c->stream / 1e9, c->call * 1e6,
                       c->cores ? mem_printf("; the ranks share these and %d cores", c->cores) : "");

@@ -26,9 +26,7 @@ struct cluster {
 const struct cluster *cluster_default(void);
 const struct cluster *cluster_named(const char *name);           /* a100, h100, h200, here; NULL */
 const char **cluster_names(void);                                /* stb_ds array */
-/* Fields of a JSON object: hosts, devices, memory, inside, inside_latency, between, between_latency, flops, flops16, stream, call,
- * exponential. NULL after a
- * diagnostic. */
+/* A JSON object with a name and fields of cluster.def; the others are those of the default. NULL after a diagnostic. */
 const struct cluster *cluster_read(const char *path);
 const char *cluster_text(const struct cluster *c);               /* one line of its numbers */
 /* Which axes cross hosts, once strides and hosts are known. */
