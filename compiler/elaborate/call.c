@@ -407,15 +407,13 @@ struct item expr_call(struct frame *f, struct ast *a)
     if (d && d->kind == DECL_OP)
         return d->state == DECL_READY ? call_op(f, d->op, a, NULL, false) : POISON;
     /* These may be about numbers alone; the arguments tell. */
-    static const char *const foldable[] = {"sqrt", "log", "exp", "ceil", "min", "max"};
     struct item *items = NULL;
     bool evaluated = false, numbers = false;
-    for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
-        if (!strcmp(foldable[i], callee->name)) {
-            if (!positional_items(f, a, &items, &numbers))
-                return POISON;
-            evaluated = true;
-        }
+    if (fold_known(callee->name)) {
+        if (!positional_items(f, a, &items, &numbers))
+            return POISON;
+        evaluated = true;
+    }
     double x[2] = {0, 0}, folded;
     for (int i = 0; i < arrlen(items) && i < 2; i++)
         x[i] = items[i].num;

@@ -27,23 +27,32 @@ bool fold_binary(const char *op, double a, double b, double *to)
     }
 }
 
+static const struct { const char *name; double (*of_one)(double), (*of_two)(double, double); } foldable[] = {
+    {"sqrt", sqrt, NULL}, {"log", log, NULL}, {"exp", exp, NULL}, {"ceil", ceil, NULL}, {"min", NULL, fmin}, {"max", NULL, fmax},
+};
+
+bool fold_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
+        if (!strcmp(foldable[i].name, name))
+            return true;
+    return false;
+}
+
 bool fold_call(const char *name, const double *x, int n, double *to)
 {
-    if (n == 1 && !strcmp(name, "sqrt"))
-        *to = sqrt(x[0]);
-    else if (n == 1 && !strcmp(name, "log"))
-        *to = log(x[0]);
-    else if (n == 1 && !strcmp(name, "exp"))
-        *to = exp(x[0]);
-    else if (n == 1 && !strcmp(name, "ceil"))
-        *to = ceil(x[0]);
-    else if (n == 2 && !strcmp(name, "min"))
-        *to = fmin(x[0], x[1]);
-    else if (n == 2 && !strcmp(name, "max"))
-        *to = fmax(x[0], x[1]);
-    else
-        return false;
-    return true;
+    for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++) {
+        if (strcmp(foldable[i].name, name) != 0)
+            continue;
+        if (n == 1 && foldable[i].of_one)
+            *to = foldable[i].of_one(x[0]);
+        else if (n == 2 && foldable[i].of_two)
+            *to = foldable[i].of_two(x[0], x[1]);
+        else
+            return false;
+        return true;
+    }
+    return false;
 }
 
 /* What a name means as a number. */

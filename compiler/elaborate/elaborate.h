@@ -151,6 +151,7 @@ bool dim_size_legal(const char *what, int64_t size, struct span at);   /* 1 .. 2
 bool tensor_countable(struct frame *f, int ndim, struct dim *const *dims, struct span at);
 struct dim *dim_of(struct frame *f, struct ast *a);                  /* named when a is a name; NULL after an error */
 bool fold_binary(const char *op, double a, double b, double *to);
+bool fold_known(const char *name);                                    /* sqrt, log, exp, ceil, min, max: of numbers alone */
 bool fold_call(const char *name, const double *x, int n, double *to);
 const char *const_text(double v);
 

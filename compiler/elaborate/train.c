@@ -88,8 +88,7 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
     struct ast *a = ast_kid(s, 0);
     plain(s);
     const char *name = a->kind == AST_CALL && ast_kid(a, 0)->kind == AST_NAME ? ast_kid(a, 0)->name : NULL;
-    if (a->kind != AST_CALL || !strcmp(name ? name : "", "sqrt") || !strcmp(name ? name : "", "min") ||
-        !strcmp(name ? name : "", "max")) {
+    if (a->kind != AST_CALL || (name && fold_known(name))) {
         set_num(f, s, 0, "the learning rate", &t->lr_peak);
         return;
     }
