@@ -23,10 +23,9 @@ static const struct word midwords[] = {
 #include "../../grammar/words.def"
 };
 
-/* `prefetch` is read so that it can be refused where it stands. */
 static bool starts_plan_line(const struct word *w)
 {
-    return w->blocks & IN_PLAN && w->token != T_PREFETCH;
+    return w->blocks & IN_PLAN;
 }
 
 const char *plan_words(void)

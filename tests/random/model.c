@@ -20,7 +20,7 @@ static void write_dims(struct writer *w)
     char padding[16] = "";
     if (pad)
         snprintf(padding, sizeof padding, " pad %d", pad);
-    line(w, "dim N = %d, T = %d, H = %d, K = %d, D = H*K, G = %d, F = %d, V = %d%s", w->N.n, w->T.n, h, k, g, w->F.n,
+    write_line(w, "dim N = %d, T = %d, H = %d, K = %d, D = H*K, G = %d, F = %d, V = %d%s", w->N.n, w->T.n, h, k, g, w->F.n,
          w->V.n,
          padding);
 }
@@ -74,7 +74,7 @@ static void write_call(struct writer *w)
     struct item v = *x;
     snprintf(label, sizeof label, "c%d", ++w->labels);
     struct item *y = add_item(w, KIND_FLOAT, 3, v.d);
-    line(w, "%s = %s: L%c(%s)", y->name, label, l->name, v.name);
+    write_line(w, "%s = %s: L%c(%s)", y->name, label, l->name, v.name);
     add_call_targets(w, l, label);
 }
 
@@ -87,7 +87,7 @@ static void write_repeat(struct writer *w, int depth)
     snprintf(name, sizeof name, "%s", x->name);
     int blocks = 1 + (int)pick(w, depth ? 2 : 5), items = w->items, targets;
     bool no_params = w->no_params;
-    line(w, "repeat %d as %c {", blocks, index);
+    write_line(w, "repeat %d as %c {", blocks, index);
     w->indent++;
     w->no_params = chance(w, 70);
     targets = w->targets;
@@ -103,9 +103,9 @@ static void write_repeat(struct writer *w, int depth)
         snprintf(label, sizeof label, "h%d", ++w->labels);
         snprintf(pattern, sizeof pattern, shared ? "%s" : "%s[*]", label);
         if (shared)
-            line(w, "%s = %s: L%c(%s)", name, label, l->name, name);
+            write_line(w, "%s = %s: L%c(%s)", name, label, l->name, name);
         else
-            line(w, "%s = %s[%c]: L%c(%s)", name, label, index, l->name, name);
+            write_line(w, "%s = %s[%c]: L%c(%s)", name, label, index, l->name, name);
         if (!depth && !w->no_params)
             add_call_targets(w, l, pattern);
         if (!depth && !shared && !*w->cut && w->blocks >= 0) {
@@ -116,22 +116,22 @@ static void write_repeat(struct writer *w, int depth)
     }
     for (int i = items; i < w->items; i++)            /* what the body made flows on into what it carries */
         if (same_shape(&w->item[i], &w->item[0]) && w->item[i].kind == KIND_FLOAT && chance(w, 50)) {
-            line(w, "%s = %s + 0.3 * tanh(%s)", name, name, w->item[i].name);
+            write_line(w, "%s = %s + 0.3 * tanh(%s)", name, name, w->item[i].name);
             break;
         }
     if (!w->layers)
-        line(w, "%s = 0.9 * tanh(%s)", name, name);
+        write_line(w, "%s = 0.9 * tanh(%s)", name, name);
     for (int i = 0; i < items; i++) {                 /* and into another value that the body carries */
         struct item *v = &w->item[i];
         if (chance(w, 90) || v->param || v->kind != KIND_FLOAT || !strcmp(v->name, name) || !v->nd)
             continue;
-        line(w, "%s = 0.8 * %s + 0.1", v->name, v->name);
+        write_line(w, "%s = 0.8 * %s + 0.1", v->name, v->name);
         rebind(w, v->name);
         break;
     }
     w->indent--;
     w->no_params = no_params;
-    line(w, "}");
+    write_line(w, "}");
     w->items = items;
     rebind(w, name);
     for (int i = 0; i < items; i++)                   /* what the repeat made is to be read */
@@ -158,7 +158,7 @@ static void write_layer(struct writer *w)
     struct size stream[] = {w->N, w->T, w->D};
     struct layer l = {.name = (char)('A' + w->layers), .targets = 0};
     w->items = w->targets = 0;
-    line(w, "layer L%c(x: f32[N, T, D]) {", l.name);
+    write_line(w, "layer L%c(x: f32[N, T, D]) {", l.name);
     w->indent++;
     int names = w->names;
     struct item *x = add_item(w, KIND_FLOAT, 3, stream);
@@ -178,9 +178,9 @@ static void write_layer(struct writer *w)
                                                                    ? w->item[w->items - 1].name : y->name);
     if (y && !same_shape(y, w->item) && !same_shape(&w->item[w->items - 1], w->item))
         *result = 0;
-    line(w, "return 0.9 * x%s", result);
+    write_line(w, "return 0.9 * x%s", result);
     w->indent--;
-    line(w, "}");
+    write_line(w, "}");
     l.targets = w->targets;
     l.target = malloc(sizeof *l.target * (size_t)(w->targets + 1));
     memcpy(l.target, w->target, sizeof *l.target * (size_t)w->targets);
@@ -204,11 +204,11 @@ static void write_term(struct writer *w, const struct item *v, int number)
     char product[100];
     product_text(product, v);
     if (!v->nd)
-        line(w, "t%d = tanh(%s)", number, v->name);
+        write_line(w, "t%d = tanh(%s)", number, v->name);
     else if (chance(w, 60))
-        line(w, "t%d = sum(square(tanh(%s))) / %s", number, v->name, product);
+        write_line(w, "t%d = sum(square(tanh(%s))) / %s", number, v->name, product);
     else
-        line(w, "t%d = sum(tanh(%s)) / %s", number, v->name, product);
+        write_line(w, "t%d = sum(tanh(%s)) / %s", number, v->name, product);
 }
 
 static void write_loss(struct writer *w, bool targets, bool ignore)
@@ -221,13 +221,13 @@ static void write_loss(struct writer *w, bool targets, bool ignore)
         struct item *l = &w->item[w->items - 1];
         l->used = true;
         const char *smoothing = chance(w, 20) ? ", smoothing = 0.1" : "";
-        line(w, "t%d = sum(cross_entropy(%s, targets%s)) / %s", terms++, l->name, smoothing,
+        write_line(w, "t%d = sum(cross_entropy(%s, targets%s)) / %s", terms++, l->name, smoothing,
              ignore && chance(w, 85) ? "count(targets)" : "(N * T)");
         if (chance(w, 30))
-            line(w, "metric right = count(argmax(%s, axis = V) == targets) / %s", l->name,
+            write_line(w, "metric right = count(argmax(%s, axis = V) == targets) / %s", l->name,
                  ignore ? "count(targets)" : "(N * T)");
         if (chance(w, 50))
-            line(w, "output logits = %s", l->name);
+            write_line(w, "output logits = %s", l->name);
     }
     for (int i = 0; i < w->items; i++)                    /* what a pipeline may cut is to be read */
         if (*w->cut && !strcmp(w->item[i].name, w->cut_value))
@@ -237,11 +237,11 @@ static void write_loss(struct writer *w, bool targets, bool ignore)
             write_term(w, &w->item[i], terms++);
     if (chance(w, 10) && w->items)
         write_term(w, any(w, KIND_FLOAT), terms++);
-    line(w, "t%d = 0.01 * sum(square(w0))", terms++);     /* so that there always is a gradient */
+    write_line(w, "t%d = 0.01 * sum(square(w0))", terms++);     /* so that there always is a gradient */
     char text[200], *t = text + sprintf(text, "t0");
     for (int i = 1; i < terms; i++)
         t += sprintf(t, " + %st%d", chance(w, 30) ? "0.3 * " : "", i);
-    line(w, "return %s", text);
+    write_line(w, "return %s", text);
 }
 
 /* ---- the whole ---- */
@@ -279,14 +279,14 @@ void write_model(struct writer *w)
         t += sprintf(t, "%s%s: %s[%s]%s", i ? ", " : "", w->item[i].name, types[w->item[i].kind], shape,
                      !strcmp(w->item[i].name, "targets") && ignore ? " ignore 0" : "");
     }
-    line(w, "model Random(%s) {", inputs);
+    write_line(w, "model Random(%s) {", inputs);
     w->indent++;
     struct item *x = add_item(w, KIND_FLOAT, 3, stream);
-    line(w, "param w0: f32[D] = uniform(0.5, 1)");
-    line(w, "%s = x * w0", x->name);
+    write_line(w, "param w0: f32[D] = uniform(0.5, 1)");
+    write_line(w, "%s = x * w0", x->name);
     add_target(w, "w0", 1, &w->D, true, false);
     write_statements(w, 2 + (int)pick(w, 9));
     write_loss(w, targets, ignore);
     w->indent--;
-    line(w, "}");
+    write_line(w, "}");
 }

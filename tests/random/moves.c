@@ -101,7 +101,7 @@ bool write_join(struct writer *w)
         }
         snprintf(text, sizeof text, "unstack(stack(%s, %s, axis = %d), axis = %d)", a->name, b->name, at, at);
         struct item x = *add_item(w, KIND_FLOAT, out.nd, out.d), y = *add_item(w, KIND_FLOAT, out.nd, out.d);
-        line(w, "%s, %s = %s", (one ? &x : &y)->name, (one ? &y : &x)->name, text);
+        write_line(w, "%s, %s = %s", (one ? &x : &y)->name, (one ? &y : &x)->name, text);
         return true;
     }
     int at = -1;
@@ -139,7 +139,7 @@ bool write_along(struct writer *w)
     default: {
         out.d[at] = (struct size){0, k, false};
         struct item a = *add_item(w, KIND_FLOAT, out.nd, out.d), b = *add_item(w, KIND_INDEX, out.nd, out.d);
-        line(w, "%s, %s = top_k(%s, k = %d, axis = %d)", a.name, b.name, x.name, k, at);
+        write_line(w, "%s, %s = top_k(%s, k = %d, axis = %d)", a.name, b.name, x.name, k, at);
         if (chance(w, 50)) {
             snprintf(text, sizeof text, "gather(tanh(%s), %s, axis = %d)", x.name, b.name, at);
             return is(w, KIND_FLOAT, out.nd, out.d, text);

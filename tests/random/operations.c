@@ -8,7 +8,7 @@
 bool is(struct writer *w, enum kind kind, int nd, const struct size *d, const char *text)
 {
     struct item *v = add_item(w, kind, nd, d);
-    line(w, "%s = %s", v->name, text);
+    write_line(w, "%s = %s", v->name, text);
     return true;
 }
 

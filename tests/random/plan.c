@@ -23,7 +23,7 @@ static int write_mesh(struct writer *w, struct mesh_axis *axis, bool stages)
     for (int i = 0; i < n; i++)
         t += sprintf(t, "%s%s%s: %d%s", i ? ", " : "", i == group ? "g: (" : "", axis[i].name, axis[i].size,
                      group >= 0 && i == group + 1 ? ")" : "");
-    line(w, "mesh m = [%s]", text);
+    write_line(w, "mesh m = [%s]", text);
     return n;
 }
 
@@ -52,12 +52,12 @@ static void write_pipeline(struct writer *w, int stages)
     unsigned k = pick(w, 7);
     char split[200];
     split_text(w, split, stages * chunks[k]);
-    line(w, "pipeline over pp { schedule = %s; split %s%s%s }", schedules[k], w->cut, split,
+    write_line(w, "pipeline over pp { schedule = %s; split %s%s%s }", schedules[k], w->cut, split,
          chance(w, 20) ? "; split backward" : "");
     for (int i = 0; i < w->targets; i++) {
         const struct target *t = &w->target[i];
         if (!t->param && !t->input && !strchr(t->pattern, '[') && !strchr(t->pattern, '.') && chance(w, 3))
-            line(w, "place %s on m.pp[%d]", t->pattern, chance(w, 70) ? stages - 1 : (int)pick(w, (unsigned)stages));
+            write_line(w, "place %s on m.pp[%d]", t->pattern, chance(w, 70) ? stages - 1 : (int)pick(w, (unsigned)stages));
     }
 }
 
@@ -161,7 +161,7 @@ static void write_data(struct writer *w)
             t += sprintf(t, "%s%s = raw(\"%s.bin\", %s)", t > text ? "; " : "", v->pattern, v->pattern,
                          index ? "i32" : !strcmp(v->pattern, "keep") ? "u8" : "f32");
     }
-    line(w, "data { %s }", text);
+    write_line(w, "data { %s }", text);
 }
 
 /* All ranks and one compute in float64 here: what is tried is where casts, copies and sums stand. */
@@ -171,11 +171,11 @@ static void write_precision(struct writer *w)
         return;
     const char *type = chance(w, 70) ? "bf16" : "f16";
     if (chance(w, 50))
-        line(w, "precision %s", type);
+        write_line(w, "precision %s", type);
     else if (chance(w, 50) || !w->targets)
-        line(w, "precision %s { grads %s }", type, chance(w, 50) ? "f32" : type);
+        write_line(w, "precision %s { grads %s }", type, chance(w, 50) ? "f32" : type);
     else
-        line(w, "precision %s { master f32; keep f32 on [%s] }", type, w->target[pick(w, (unsigned)w->targets)].pattern);
+        write_line(w, "precision %s { master f32; keep f32 on [%s] }", type, w->target[pick(w, (unsigned)w->targets)].pattern);
 }
 
 static const struct target *any_param(struct writer *w)
@@ -190,29 +190,29 @@ static const struct target *any_param(struct writer *w)
 
 static void write_train(struct writer *w)
 {
-    line(w, "train {");
+    write_line(w, "train {");
     w->indent++;
     write_data(w);
-    line(w, "steps 4");
+    write_line(w, "steps 4");
     if (chance(w, 60))
-        line(w, "optimizer sgd { lr = 0.1%s }", chance(w, 40) ? "; momentum = 0.9" : "");
+        write_line(w, "optimizer sgd { lr = 0.1%s }", chance(w, 40) ? "; momentum = 0.9" : "");
     else
-        line(w, "optimizer adamw { lr = 0.01; eps = 1e-2; decay = 0.1 on [*] }");
+        write_line(w, "optimizer adamw { lr = 0.01; eps = 1e-2; decay = 0.1 on [*] }");
     if (chance(w, 40))
-        line(w, "clip_norm 0.05%s", chance(w, 25) ? " deferred" : "");
+        write_line(w, "clip_norm 0.05%s", chance(w, 25) ? " deferred" : "");
     const struct target *frozen = chance(w, 8) ? any_param(w) : NULL;
     char name[LABEL + 32];
     if (frozen)
-        line(w, "frozen %s", some_blocks(w, frozen, name, sizeof name));
+        write_line(w, "frozen %s", some_blocks(w, frozen, name, sizeof name));
     w->indent--;
-    line(w, "}");
+    write_line(w, "}");
     if (chance(w, 30)) {
-        line(w, "evaluate every 2 {");
+        write_line(w, "evaluate every 2 {");
         w->indent++;
         write_data(w);
-        line(w, "steps 1");
+        write_line(w, "steps 1");
         w->indent--;
-        line(w, "}");
+        write_line(w, "}");
     }
 }
 
@@ -227,9 +227,9 @@ static void write_shard(struct writer *w, const struct mesh_axis *axis, int naxi
             to += sprintf(to, "%s%s", to == axes ? "" : ", ", axis[i].name);
     if (to == axes)
         return;
-    line(w, "shard %s over %s", levels[level], axes);
+    write_line(w, "shard %s over %s", levels[level], axes);
     if (chance(w, 30))
-        line(w, level == 2 ? "keep after forward" : "buckets 64 B");
+        write_line(w, level == 2 ? "keep after forward" : "buckets 64 B");
 }
 
 void write_plan(struct writer *w)
@@ -237,7 +237,7 @@ void write_plan(struct writer *w)
     struct mesh_axis axis[4];
     bool stages = *w->cut && w->blocks > 1 && chance(w, 60);
     int micro = 1;
-    line(w, "plan p {");
+    write_line(w, "plan p {");
     w->indent++;
     int naxis = write_mesh(w, axis, stages);
     if (chance(w, stages ? 80 : 40)) {
@@ -248,7 +248,7 @@ void write_plan(struct writer *w)
         do
             micro = 1 + (int)pick(w, (unsigned)w->N.n);
         while ((w->N.n % micro || (micro > 1 && w->N.n / micro % dp)) && !chance(w, 1));
-        line(w, "microbatches %d over N", micro);
+        write_line(w, "microbatches %d over N", micro);
     }
     for (int i = 0; i < naxis; i++)
         if (!strcmp(axis[i].name, "pp"))
@@ -264,13 +264,13 @@ void write_plan(struct writer *w)
             continue;
         bool pin = chance(w, t->input ? 0 : 5), save = !pin && chance(w, t->param || t->input ? 0 : 12);
         char name[LABEL + 32];
-        line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", some_blocks(w, t, name, sizeof name), text);
+        write_line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", some_blocks(w, t, name, sizeof name), text);
     }
     for (int i = 0; i < w->targets; i++)
         if (!w->target[i].param && !w->target[i].input && chance(w, 6))
-            line(w, "recompute %s", w->target[i].pattern);
+            write_line(w, "recompute %s", w->target[i].pattern);
     if (chance(w, 4))
-        line(w, "recompute *");
+        write_line(w, "recompute *");
     uint64_t state = w->state;           /* the rest of a program is the same with and without the line */
     if (chance(w, 25))
         write_shard(w, axis, naxis);
@@ -278,12 +278,12 @@ void write_plan(struct writer *w)
         "optimizer", "activations", "parameters", "optimizer, activations", "optimizer, activations, parameters",
     };
     if (chance(w, 15))
-        line(w, "offload %s to host", offloaded[pick(w, 5)]);
+        write_line(w, "offload %s to host", offloaded[pick(w, 5)]);
     w->state = state;
     if (chance(w, 3))
-        line(w, "strict");
+        write_line(w, "strict");
     write_precision(w);
     w->indent--;
-    line(w, "}");
+    write_line(w, "}");
     write_train(w);
 }

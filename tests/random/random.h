@@ -8,7 +8,7 @@
 
 char *generate(uint64_t seed);                        /* malloc; the program's text, one statement a line */
 
-enum verdict {
+enum judgement {
     VERDICT_EQUAL, VERDICT_REJECTED,                  /* as it should be */
     VERDICT_WRONG,                                    /* compiles to other numbers */
     VERDICT_BUG,                                      /* BUG() */
@@ -21,7 +21,7 @@ enum verdict {
 extern const char *const verdict_name[VERDICTS];
 
 struct outcome {
-    enum verdict verdict;
+    enum judgement verdict;
     int code;                                         /* rejected: the number of the first diagnostic */
     char kind[200];                                   /* what tells this fault from others: the BUG's place */
     char text[3000];                                  /* what was said */

@@ -27,7 +27,7 @@ static struct shared {
 } *shared;
 static FILE *heard;                                   /* the child's stderr */
 
-static _Noreturn void tell(enum verdict v, const char *kind)
+static _Noreturn void tell(enum judgement v, const char *kind)
 {
     shared->o.verdict = v;
     snprintf(shared->o.kind, sizeof shared->o.kind, "%s", kind);

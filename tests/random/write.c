@@ -17,7 +17,7 @@ bool chance(struct writer *w, unsigned percent)
     return pick(w, 100) < percent;
 }
 
-void line(struct writer *w, const char *format, ...)
+void write_line(struct writer *w, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -114,7 +114,7 @@ struct item *add_param(struct writer *w, int nd, const struct size *d)
     struct item *v = new_item(w, name, KIND_FLOAT, nd, d);
     v->param = true;
     shape_text(shape, v);
-    line(w, "param %s: f32[%s] = %s", name, shape, starts[pick(w, chance(w, 60) ? 1 : 6)]);
+    write_line(w, "param %s: f32[%s] = %s", name, shape, starts[pick(w, chance(w, 60) ? 1 : 6)]);
     add_target(w, name, nd, d, true, false);
     return v;
 }

@@ -52,7 +52,7 @@ struct writer {
 /* write.c */
 unsigned pick(struct writer *w, unsigned below);
 bool chance(struct writer *w, unsigned percent);
-void line(struct writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void write_line(struct writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void shape_text(char *to, const struct item *v);                        /* "N, T, 3" */
 void axes_text(char *to, const struct item *v, unsigned keep, const char *otherwise);   /* ":, :, otherwise" */
 bool same_size(struct size a, struct size b);
