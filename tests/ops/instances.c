@@ -45,8 +45,10 @@ enum type operand_type(char type)
 
 double operand_value(char type, uint32_t *state)
 {
+    static int clips;
     double x = random_value(state);
     switch (type) {
+    case 'c': return clips++ % 2 ? 1 : 0.4;          /* a factor of clipping: any two sets of data have both cases */
     case 'b': return x > 0;
     case 'i': return (double)((int)(x * 1000 + 5000) % 5);
     case 'p': return x * x + 0.3;
@@ -340,8 +342,8 @@ const struct instance instances[] = {
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
     {&op_adamw, "f MN, f MN, f MN, p MN, p", update}, {&op_adamw, "f N, f N, f N, p N, -", update},
     {&op_sgd, "f MN, f MN, f MN, p", update}, {&op_sgd, "f MN, f MN, -, -", update},
-    {&op_adamw_redo, "f MN, f MN, f MN, p MN, p, f MN, f MN, p MN", update},
-    {&op_sgd_redo, "f MN, f MN, f MN, p, f MN, f MN", update}, {&op_sgd_redo, "f MN, f MN, -, p, f MN, -", update},
+    {&op_adamw_redo, "f MN, f MN, f MN, p MN, c, f MN, f MN, p MN", update},
+    {&op_sgd_redo, "f MN, f MN, f MN, c, f MN, f MN", update}, {&op_sgd_redo, "f MN, f MN, -, c, f MN, -", update},
     {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
     {NULL},

@@ -1,7 +1,7 @@
 /* Sample nodes of every op, small, for the tests over the whole table.
  *
- * `in` names the operands' types and dims: "f MN, f N, b M1, i T". Types: f float, w float with far outliers, p float above 0, b bool, i integer in
- * [0, 5), - an optional operand left out. Dims: a letter is a dim of that name (sizes below); 1 is a nameless dim of
+ * `in` names the operands' types and dims: "f MN, f N, b M1, i T". Types: f float, w float with far outliers, p float
+ * above 0, c a factor of clipping, b bool, i integer in [0, 5), - an optional operand left out. Dims: a letter is a dim of that name (sizes below); 1 is a nameless dim of
  * size 1. Upper case letters have odd sizes of their own, so that every split is uneven and no two dims fit by accident;
  * lower case ones can be divided by 2 and by 3; V is padded. `out` are the dims of output 0, for ops that are told their
  * result's shape: attrs gets them (local ones in the gate's local programs). */
