@@ -21,7 +21,7 @@ for p in $plans; do
     make -s -C "$work/$p" -j "$(nproc)" >"$work/$p.log" 2>&1
     ranks=$(awk -v p="$p" '$1 == p { print $2 }' "$work/table")
     for _ in $(seq "${REPEAT:-1}"); do
-        mpirun -n "$ranks" "$work/$p/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$work/$p.jsonl" --quiet
+        mpirun --bind-to none -n "$ranks" "$work/$p/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$work/$p.jsonl" --quiet
         sed -n 's/.*"step_s": *\([0-9.e+-]*\).*/\1/p' "$work/$p.jsonl" | tail -n +2
     done | sort -g | awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }' >"$work/$p.median"
     awk -v p="$p" -v m="$(cat "$work/$p.median")" '$1 == p {
