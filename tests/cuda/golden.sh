@@ -5,6 +5,7 @@ set -eu
 flowc=$1 compare=$2 build=$3 golden=$4 work=$5 plan=$6 steps=$7 seed=$8
 shift 8
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../../scripts/mpi-env.sh"
 sizes="--set V=256 --set T=64 --set D=64 --set H=4 --set L=4 --set N=8 --set lr=1e-3 --set floor=1e-4 --set warmup=5 --set steps=20"
 [ -f "$golden/sizes" ] && sizes=$(cat "$golden/sizes")
 rm -rf "$work"
