@@ -1,16 +1,23 @@
 /* Copies and fills: policy is one thread per element over a grid-stride loop; elements of 1, 2, 4 bytes by template. */
 #include "../flow_rt.h"
 
+/* Where element i of a walk in row-major order lies in the result and in the operand. */
+static __device__ __forceinline__ void strided_at(const struct fl_strided &s, int64_t i, int64_t *to, int64_t *from)
+{
+    *to = *from = 0;
+    for (int d = s.ndim - 1; d >= 0; d--) {
+        int64_t k = i % s.n[d];
+        i /= s.n[d];
+        *to += k * s.sy[d];
+        *from += k * s.sx[d];
+    }
+}
+
 template <typename T> __global__ void copy_strided(T *y, const T *x, struct fl_strided s, int64_t count)
 {
     FL_GRID_FOR(i, count) {
-        int64_t rest = i, to = 0, from = 0;
-        for (int d = s.ndim - 1; d >= 0; d--) {
-            int64_t k = rest % s.n[d];
-            rest /= s.n[d];
-            to += k * s.sy[d];
-            from += k * s.sx[d];
-        }
+        int64_t to, from;
+        strided_at(s, i, &to, &from);
         y[to] = x[from];
     }
 }
@@ -42,13 +49,8 @@ template <typename T> __global__ void accumulate(T *acc, const T *x, int64_t n, 
 template <typename Y, typename X> __global__ void convert(Y *y, const X *x, struct fl_strided s, int64_t count)
 {
     FL_GRID_FOR(i, count) {
-        int64_t rest = i, to = 0, from = 0;
-        for (int d = s.ndim - 1; d >= 0; d--) {
-            int64_t k = rest % s.n[d];
-            rest /= s.n[d];
-            to += k * s.sy[d];
-            from += k * s.sx[d];
-        }
+        int64_t to, from;
+        strided_at(s, i, &to, &from);
         y[to] = fl_store<Y>(fl_load(x[from]));
     }
 }
