@@ -105,6 +105,17 @@ int mesh_coord(const struct mesh *m, int rank, int axis)
     return m->axis[axis].time ? 0 : rank / m->axis[axis].stride % m->axis[axis].size;
 }
 
+int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
 struct region *region_origin(struct region *r)
 {
     while (r->mirror)

@@ -60,6 +60,8 @@ struct dim {
 bool dim_same(const struct dim *a, const struct dim *b);   /* same object, or equal size where one has no name */
 struct dim *dim_anonymous(int64_t size);
 
+int64_t common_multiple(int64_t a, int64_t b);             /* the least one, of positive numbers */
+
 /* ---- layouts ---- */
 
 struct cluster;

@@ -91,10 +91,8 @@ bool fact_holds(const struct fact *f, const struct mesh *mesh, const struct smal
 {
     const struct dim *d = f->dim;
     int64_t multiple = 1;
-    for (int i = 0; i < arrlen(f->splits); i++) {
-        int64_t k = parts(mesh, f->splits[i], s->axis);
-        multiple = multiple / gcd(multiple, k) * k;
-    }
+    for (int i = 0; i < arrlen(f->splits); i++)
+        multiple = common_multiple(multiple, parts(mesh, f->splits[i], s->axis));
     *phys = d->phys > d->size ? (size + multiple) / multiple * multiple : size;
     if ((d->size > 1 && size < 2) || size > d->size)
         return size == d->size;

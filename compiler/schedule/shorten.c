@@ -85,17 +85,6 @@ static bool find_loops(struct loops *l)
     return complete && arrlen(l->loop);
 }
 
-static int common_multiple(int a, int b)
-{
-    int x = a, y = b;
-    while (y) {
-        int rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 static void cut_loops(struct loops *l, int cut)
 {
     int *moved = NEW_ARRAY(int, l->kinds);               /* what comes after a shortened loop moves up */
@@ -136,7 +125,7 @@ int rolled_shorten(const struct rolled *r, int skip, struct rolled *out)
         return 0;
     for (int i = 0; i < arrlen(l.loop); i++) {
         int spare = (l.loop[i]->times - 2) * l.step[i];
-        period = common_multiple(period, l.step[i]);
+        period = (int)common_multiple(period, l.step[i]);
         most = spare < most ? spare : most;
     }
     if (most < period)

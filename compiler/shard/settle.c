@@ -68,17 +68,6 @@ void settle(struct sharding *s)
 
 /* ---- padded dims ---- */
 
-static int64_t lcm(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t t = x % y;
-        x = y;
-        y = t;
-    }
-    return a / x * b;
-}
-
 struct padding { struct dim *key; int64_t value; };
 
 static void need_parts(struct padding **pads, struct sharding *s, int ndim, struct dim *const *dim, const struct layout *l)
@@ -88,7 +77,7 @@ static void need_parts(struct padding **pads, struct sharding *s, int ndim, stru
             continue;
         ptrdiff_t at = hmgeti(*pads, dim[d]);
         int64_t multiple = at < 0 ? dim[d]->pad : (*pads)[at].value;
-        multiple = lcm(multiple, layout_parts(l, d, s->mesh));
+        multiple = common_multiple(multiple, layout_parts(l, d, s->mesh));
         hmput(*pads, dim[d], multiple);
     }
 }
