@@ -112,6 +112,8 @@ static void compare(struct module *m, enum entry e)
         run_weights_rank(d.all, rank, all);
         compare_weights(all, one, mem_printf("rank %d: ", rank));
     }
+    run_release(d.one);
+    run_release(d.all);
 }
 
 int compare_program(struct module *m, bool *huge_numbers)
