@@ -28,15 +28,16 @@ static struct lines lines_of(const struct tensor *t, int axis)
     return l;
 }
 
-static bool expect_indices(const struct node *n)
+/* each: every entry of x has an index of its own; else x may be longer or shorter along the axis. */
+static bool expect_indices(const struct node *n, bool each)
 {
     const struct value *x = n->in[0], *i = n->in[1];
     bool same = x->ndim == i->ndim && x->ndim > 0;
     for (int d = 0; same && d < x->ndim; d++)
-        same = d == axis_of_node(n) || dim_same(x->dim[d], i->dim[d]);
+        same = (!each && d == axis_of_node(n)) || dim_same(x->dim[d], i->dim[d]);
     return expect_float(n, 0) && expect_type(n, 1, TYPE_I32) &&
-           op_expect(n, 1, same, "%s and its indices %s differ in another dim than the axis", value_type_text(x, NULL),
-                     value_type_text(i, NULL));
+           op_expect(n, 1, same, each ? "%s and its indices %s differ" : "%s and its indices %s differ in another dim than the axis",
+                     value_type_text(x, NULL), value_type_text(i, NULL));
 }
 
 static struct value *along(struct grad *c, const struct op *op, struct value *x, struct value *indices, struct dim *dim)
@@ -53,7 +54,7 @@ static struct value *along(struct grad *c, const struct op *op, struct value *x,
 
 static bool gather_shape(struct graph *g, struct node *n)
 {
-    if (!expect_indices(n))
+    if (!expect_indices(n, false))
         return false;
     node_out(g, n, n->in[0]->type, n->in[1]->ndim, n->in[1]->dim);
     return true;
@@ -122,7 +123,7 @@ const struct op op_gather = {
 
 static bool scatter_shape(struct graph *g, struct node *n)
 {
-    if (!expect_indices(n))
+    if (!expect_indices(n, true))
         return false;
     struct dim *dims[MAX_DIM];
     for (int d = 0; d < n->in[0]->ndim; d++)
