@@ -139,6 +139,11 @@ enum pad_value { PADDING_ZERO, PADDING_FINITE, PADDING_ANY };
 typedef enum pad_value dims_padding[MAX_DIM];
 /* Dims without padding are PADDING_ZERO. out has arrlen(n->out) entries. */
 void node_padding(const struct node *n, const dims_padding *in, dims_padding *out);
+/* Sets of operands are bit sets. From the 32nd on they share a bit: only variadic ops have so many, and theirs are alike. */
+static inline unsigned operand_bit(int k)
+{
+    return 1u << (k < 31 ? k : 31);
+}
 /* Operands (a bit set) whose padding must be cleared before the node may read them: it adds up over a padded dim and
  * nothing makes the padding count 0 there, or it writes a parameter. */
 unsigned node_must_clear(const struct node *n, const dims_padding *in);

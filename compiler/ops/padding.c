@@ -94,7 +94,7 @@ static bool read_somewhere(const struct node *n, const struct rule *r, int f)
 static bool set_is_zero(const struct node *n, const struct rule *r, const dims_padding *in, unsigned operands, int f)
 {
     for (int k = 0; k < arrlen(n->in); k++)
-        if (operands >> k & 1) {
+        if (operands & operand_bit(k)) {
             int e = term_place(&r->in[k], f);
             if (e < 0 || in[k][e] != PADDING_ZERO)
                 return false;
@@ -149,7 +149,7 @@ static unsigned holders(const struct node *n, const struct rule *r, int f)
     for (int k = 0; k < arrlen(n->in); k++)
         for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)
             if (r->in[k].factor[d] == f && padded(n->in[k], d))
-                set |= 1u << k;
+                set |= operand_bit(k);
     return set;
 }
 
@@ -159,10 +159,10 @@ static unsigned clear_contracted(const struct node *n, const struct rule *r, con
 {
     unsigned have = holders(n, r, f), anything_in = 0, nonzero = 0;
     for (int k = 0; k < arrlen(n->in); k++)
-        if (have >> k & 1) {
+        if (have & operand_bit(k)) {
             enum pad_value p = in[k][term_place(&r->in[k], f)];
-            anything_in |= p == PADDING_ANY ? 1u << k : 0;
-            nonzero |= p != PADDING_ZERO ? 1u << k : 0;
+            anything_in |= p == PADDING_ANY ? operand_bit(k) : 0;
+            nonzero |= p != PADDING_ZERO ? operand_bit(k) : 0;
         }
     if (!have || some_set_is_zero(n, r, in, f))
         return anything_in;
@@ -185,7 +185,7 @@ unsigned node_must_clear(const struct node *n, const dims_padding *in)
     if (n->op->optimizer || n->op == &op_store)          /* a parameter keeps its zeros */
         for (int k = 0; k < arrlen(n->in); k++)
             for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)
-                clear |= in[k][d] != PADDING_ZERO ? 1u << k : 0;
+                clear |= in[k][d] != PADDING_ZERO ? operand_bit(k) : 0;
     bool any_padded = false;
     for (int k = 0; k < arrlen(n->in); k++)
         for (int d = 0; n->in[k] && d < n->in[k]->ndim; d++)

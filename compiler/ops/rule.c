@@ -204,7 +204,7 @@ struct linear_set *linear_sets(const struct node *n)
                 continue;
             for (int k = 0; k < nin; k++)
                 if (n->in[k] && (*s == '*' || k == *s - 'a'))
-                    set.operands |= 1u << k;
+                    set.operands |= operand_bit(k);
             legal &= *s == '*' || (*s - 'a' < nin && n->in[*s - 'a']);
         }
         s += *s == '}';
@@ -214,7 +214,7 @@ struct linear_set *linear_sets(const struct node *n)
             set.out = read_reduce(&s);
         }
         for (int k = 0; k < nin; k++)
-            legal &= !(set.operands >> k & 1) || type_is_float(n->in[k]->type);
+            legal &= !(set.operands & operand_bit(k)) || type_is_float(n->in[k]->type);
         for (int k = 0; k < arrlen(n->out); k++)
             legal &= type_is_float(n->out[k]->type);
         if (legal)
@@ -229,7 +229,7 @@ static void linear_sigs(const struct node *n, struct sig **sigs)
     for (int i = 0; i < arrlen(sets); i++) {
         struct sig s = sig_new(n);
         for (int k = 0; k < arrlen(n->in); k++)
-            if (sets[i].operands >> k & 1)
+            if (sets[i].operands & operand_bit(k))
                 s.in[k] = sbp_partial(sets[i].in);
         for (int k = 0; k < arrlen(n->out); k++)
             s.out[k] = sbp_partial(sets[i].out);

@@ -115,7 +115,7 @@ static void use_cleared(struct clearing *c, struct region *r)
         struct node *n = nodes[i];
         unsigned must = n->body ? 0 : node_must_clear(n, operands(c, n));
         for (int k = 0; k < arrlen(n->in); k++)
-            if (must >> k & 1)
+            if (must & operand_bit(k))
                 n->in[k] = clear(c, n->in[k]);
         if (n->body)
             use_cleared(c, n->body);
