@@ -235,7 +235,7 @@ static void vary(struct trial *t, const char *from)
         try(t);
         return;
     }
-    char words[MAX_LINES][32];
+    char words[MAX_LINES][32] = {{0}};
     int n = words_after(line + 8, words);
     struct setting *s = &t->set[t->nset++];
     strcpy(s->name, words[0]);
