@@ -10,11 +10,13 @@
 /* What the events of a stage move over a link or meet over a communicator, in the order in which it first comes. */
 struct traffic { int link, comm; bool receives; int64_t times; };
 
-static struct traffic *traffic_collect(const struct event *events)
+static struct traffic *traffic_collect(const struct physical *p, enum entry entry, int stage, int64_t *events)
 {
     struct traffic *list = NULL;
-    for (int i = 0; i < arrlen(events); i++) {
-        const struct event *e = &events[i];
+    struct event_walk w;
+    event_start(&w, p, entry, stage, &p->stages[stage].order, (int)p->module->plan->microbatches);
+    for (; !w.done; event_next(&w)) {
+        const struct event *e = &w.now;
         bool receives = e->kind == EVENT_WAIT_RECV;
         if (!receives && e->kind != EVENT_POST_SEND && e->kind != EVENT_MEET)
             continue;            /* the other end of a message that is counted */
@@ -25,6 +27,7 @@ static struct traffic *traffic_collect(const struct event *events)
             arrput(list, ((struct traffic){e->link, e->comm, receives, 0}));
         list[k].times++;
     }
+    *events = w.passed;
     return list;
 }
 
@@ -63,11 +66,12 @@ static json_t *entry_json(const struct physical *p, const struct certificate *c,
     json_t *stages = json_array();
     for (int s = 0; s < p->nstage; s++) {
         json_t *list = json_array();
-        struct traffic *traffic = traffic_collect(c->events[s]);
+        int64_t events;
+        struct traffic *traffic = traffic_collect(p, entry, s, &events);
         for (int i = 0; i < arrlen(traffic); i++)
             json_array_append_new(list, traffic_json(p, &traffic[i]));
         json_array_append_new(stages, json_pack("{s:i, s:I, s:o}", "stage", s, "events",
-                                                (json_int_t)arrlen(c->events[s]), "traffic", list));
+                                                (json_int_t)events, "traffic", list));
     }
     return json_pack("{s:s, s:b, s:o}", "entry", entry_name[entry], "complete", c->complete, "stages", stages);
 }
@@ -76,8 +80,9 @@ static void entry_print(FILE *to, const struct physical *p, const struct certifi
 {
     fprintf(to, "entry %s: %s\n", entry_name[entry], c->complete ? "every stage runs to its end" : "can hang");
     for (int s = 0; s < p->nstage; s++) {
-        fprintf(to, "  stage %d: %lld events\n", s, (long long)arrlen(c->events[s]));
-        struct traffic *traffic = traffic_collect(c->events[s]);
+        int64_t events;
+        struct traffic *traffic = traffic_collect(p, entry, s, &events);
+        fprintf(to, "  stage %d: %lld events\n", s, (long long)events);
         for (int i = 0; i < arrlen(traffic); i++)
             traffic_print(to, p, &traffic[i]);
     }

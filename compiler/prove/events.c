@@ -1,284 +1,149 @@
 /* What each stage does in a step, as events: the phases in the scheduled order, and in them the calls of the runtime in
- * the order of the program, exactly. Then the run. */
+ * the order of the program, exactly. They are made one at a time, where the stage stands: a step may have millions. */
 #include "certificate.h"
 #include "../module.h"
 #include "../op.h"
-#include "../schedule/rolled.h"
 #include <string.h>
 
-struct builder {
-    const struct physical *p;
-    enum entry entry;
-    const struct stage *stage;
-    struct event *events;
-    int microbatches;
-    enum phase phase;
-    int chunk, running;
-    bool ahead;                  /* receives are posted ahead */
-    bool counting;               /* first they are counted: there may be many */
-    int64_t count;
-    struct rolled order;
-};
-
-static void add(struct builder *b, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
+/* The calls that may wait or let go, of one run of a phase. */
+static struct call *calls_of(const struct region *root)
 {
-    if (b->counting) {
-        b->count++;
-        return;
-    }
-    arrput(b->events, ((struct event){kind, b->phase, (unsigned)b->chunk, link, comm, microbatch, b->running, node}));
-}
-
-static int passes(const struct builder *b, const struct link *l)
-{
-    return phase_per_microbatch(l->phase) ? b->microbatches : 1;
-}
-
-/* Where box_recv stands. The cpu runtime has receives posted ahead and posts the next one into the slot it has just
- * emptied; the cuda runtime posts a receive only when it comes to it. */
-static void receive(struct builder *b, int link, int i, const struct node *n)
-{
-    const struct link *l = &b->p->links[link];
-    if (!b->ahead)
-        add(b, EVENT_POST_RECV, link, -1, i, n);
-    add(b, EVENT_WAIT_RECV, link, -1, i, n);
-    if (b->ahead && i + l->slots_received < passes(b, l))
-        add(b, EVENT_POST_RECV, link, -1, i + l->slots_received, n);
-}
-
-/* Where box_send stands: the slot must have been sent from before it is filled again. */
-static void send(struct builder *b, int link, int i, const struct node *n)
-{
-    int slots = b->p->links[link].slots_sent;
-    if (i >= slots)
-        add(b, EVENT_WAIT_SEND, link, -1, i - slots, n);
-    add(b, EVENT_POST_SEND, link, -1, i, n);
-}
-
-/* One run of a phase of a chunk for micro-batch i (0 in phases that run once). */
-static void run_phase(struct builder *b, enum phase phase, int chunk, int i)
-{
-    struct region *root = b->stage->phase[b->entry][phase][chunk];
-    b->phase = phase;
-    b->chunk = chunk;
-    b->running = i;
+    struct call *calls = NULL;
     for (int k = 0; root && k < arrlen(root->nodes); k++) {
         const struct node *n = root->nodes[k];
         if (n->op == &op_box_recv)
-            receive(b, (int)node_int(n, "link", 0), i, n);
+            arrput(calls, ((struct call){CALL_RECV, (int)node_int(n, "link", 0), n}));
         else if (n->op == &op_box_send)
-            send(b, (int)node_int(n, "link", 0), i, n);
+            arrput(calls, ((struct call){CALL_SEND, (int)node_int(n, "link", 0), n}));
         else if (n->op == &op_box_stage_reduce)
-            add(b, EVENT_MEET, -1, (int)node_int(n, "comm", 0), i, n);
+            arrput(calls, ((struct call){CALL_MEET, (int)node_int(n, "comm", 0), n}));
     }
+    return calls;
 }
 
-/* How far any firing of a stage lags behind the newest micro-batch, at most. */
-static int under_way(const struct rolled *order)
+static int passes_of(const struct event_walk *w, const struct link *l)
 {
-    int newest = -1, most = 0;
-    struct firing f;
-    for (struct rolled_walk w = {.of = order}; rolled_next(&w, &f);) {
-        newest = f.microbatch > newest ? f.microbatch : newest;
-        most = newest - f.microbatch + 1 > most ? newest - f.microbatch + 1 : most;
-    }
-    return most;
+    return phase_per_microbatch(l->phase) ? w->microbatches : 1;
 }
 
-/* Micro-batches of the steady state that need no look of their own. A circle of waits visits a stage once at most, and
- * each of its edges spans no more micro-batches than are under way; so one that exists at all exists, moved, within as
- * many as are kept. Orders in long loops are shortened by the same number on all stages. */
-static int spare(const struct physical *p, enum entry entry, struct rolled *order)
+static bool make(struct event_walk *w, enum event_kind kind, int link, int comm, int microbatch, const struct node *node)
 {
-    int m = (int)p->module->plan->microbatches, most = 0, slots = 0;
-    struct rolled shortest;
-    for (int s = 0; s < p->nstage; s++) {
-        order[s] = p->stages[s].order;
-        rolled_shorten(&order[s], m, &shortest);
-        int here = under_way(&shortest);
-        most = here > most ? here : most;
-    }
-    for (int k = 0; k < arrlen(p->links); k++) {
-        slots = p->links[k].slots_sent > slots ? p->links[k].slots_sent : slots;
-        slots = p->links[k].slots_received > slots ? p->links[k].slots_received : slots;
-    }
-    int64_t skip = m - (int64_t)(p->nstage + 1) * (most + slots + 2);
-    for (int s = 0; s < p->nstage && skip > 0 && entry == ENTRY_TRAIN; s++) {
-        int cut = rolled_shorten(&p->stages[s].order, (int)skip, &order[s]);
-        if (cut < skip) {
-            skip = cut;
-            s = -1;              /* the others take out no more than this one can */
-        }
-    }
-    for (int s = 0; s < p->nstage && skip <= 0; s++)
-        order[s] = p->stages[s].order;
-    return skip > 0 ? (int)skip : 0;
-}
-
-/* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
-static void build_stage(struct builder *b)
-{
-    const struct physical *p = b->p;
-    b->running = -1;
-    for (int k = 0; k < arrlen(p->links) && b->ahead; k++) {
-        const struct link *l = &p->links[k];
-        bool ours = l->entry == b->entry && l->to == b->stage->index;
-        for (int i = 0; ours && i < l->slots_received && i < passes(b, l); i++)
-            add(b, EVENT_POST_RECV, k, -1, i, NULL);
-    }
-    for (int i = 0; i < b->microbatches; i++)
-        run_phase(b, PHASE_COUNT, 0, i);
-    run_phase(b, PHASE_SETUP, 0, 0);
-    if (b->entry == ENTRY_TRAIN) {
-        struct firing f;
-        for (struct rolled_walk w = {.of = &b->order}; rolled_next(&w, &f);)
-            run_phase(b, f.phase, f.chunk, f.microbatch);
-    } else {
-        int group = schedule_group(p);
-        for (int first = 0; first < b->microbatches; first += group)
-            for (int chunk = 0; chunk < b->stage->nchunk; chunk++)
-                for (int i = first; i < first + group && i < b->microbatches; i++)
-                    run_phase(b, PHASE_FORWARD, chunk, i);
-    }
-    run_phase(b, PHASE_UPDATE, 0, 0);
-}
-
-/* ---- the run ---- */
-
-struct run {
-    const struct physical *p;
-    struct certificate *c;
-    bool **sent, **posted;       /* per link and micro-batch */
-    int stages;
-};
-
-static const struct event *at(const struct run *r, int stage)
-{
-    return r->c->at[stage] < arrlen(r->c->events[stage]) ? &r->c->events[stage][r->c->at[stage]] : NULL;
-}
-
-/* Do two nodes on two stages add up the same tensors? */
-static bool same_meeting(const struct physical *p, const struct node *a, const struct node *b)
-{
-    if (arrlen(a->out) != arrlen(b->out) || node_int(a, "reduce", 0) != node_int(b, "reduce", 0))
-        return false;
-    for (int k = 0; k < arrlen(a->out); k++) {
-        const struct value *x = a->out[k], *y = b->out[k];
-        if (x->type != y->type || strcmp(x->path, y->path) != 0 ||
-            value_local_bytes(x, p->mesh) != value_local_bytes(y, p->mesh))
-            return false;
-    }
+    w->now = (struct event){kind, w->firing.phase, (unsigned)w->firing.chunk, link, comm, microbatch, w->firing.microbatch,
+                            node};
     return true;
 }
 
-/* The first member that is not at this meeting, or -1. */
-static int missing(const struct run *r, const struct event *e)
+/* Event `turn` of a call, or false when it has no such event.
+ *
+ * A receive: the cpu runtime has receives posted ahead and posts the next one into the slot it has just emptied; the cuda
+ * runtime posts a receive only when it comes to it. A send: the slot must have been sent from before it is filled again. */
+static bool call_event(struct event_walk *w, const struct call *c, int turn)
 {
-    const int *members = r->p->comms[e->comm].stages;
-    for (int i = 0; i < (members ? arrlen(members) : r->stages); i++) {
-        int s = members ? members[i] : i;
-        const struct event *other = at(r, s);
-        if (!other || other->kind != EVENT_MEET || other->comm != e->comm ||
-            !same_meeting(r->p, other->node, e->node))
-            return s;
+    int i = w->firing.microbatch;
+    if (c->kind == CALL_MEET)
+        return turn == 0 && make(w, EVENT_MEET, -1, c->which, i, c->node);
+    const struct link *l = &w->p->links[c->which];
+    if (c->kind == CALL_SEND) {
+        if (turn == 0)
+            return i >= l->slots_sent && make(w, EVENT_WAIT_SEND, c->which, -1, i - l->slots_sent, c->node);
+        return make(w, EVENT_POST_SEND, c->which, -1, i, c->node);
     }
-    return -1;
+    if (turn == !w->ahead)
+        return make(w, EVENT_WAIT_RECV, c->which, -1, i, c->node);
+    if (!w->ahead)
+        return make(w, EVENT_POST_RECV, c->which, -1, i, c->node);
+    return i + l->slots_received < passes_of(w, l) &&
+           make(w, EVENT_POST_RECV, c->which, -1, i + l->slots_received, c->node);
 }
 
-/* Whom a stage waits for, or -1 when it can go on. */
-static int waits_for(const struct run *r, int stage)
+/* The receives posted before the step. */
+static bool first_posts(struct event_walk *w)
 {
-    const struct event *e = at(r, stage);
-    switch (e->kind) {
-    case EVENT_WAIT_RECV: return r->sent[e->link][e->microbatch] ? -1 : r->p->links[e->link].from;
-    case EVENT_WAIT_SEND: return r->posted[e->link][e->microbatch] ? -1 : r->p->links[e->link].to;
-    case EVENT_MEET: return missing(r, e);
-    default: return -1;
+    for (; w->ahead && w->link < arrlen(w->p->links); w->link++, w->slot = 0) {
+        const struct link *l = &w->p->links[w->link];
+        bool ours = l->entry == w->entry && l->to == w->stage->index;
+        if (ours && w->slot < l->slots_received && w->slot < passes_of(w, l))
+            return make(w, EVENT_POST_RECV, w->link, -1, w->slot++, NULL);
+    }
+    return false;
+}
+
+/* The entries without a backward take turns between chunks. */
+static bool next_in_turn(struct event_walk *w, struct firing *f)
+{
+    int chunks = w->stage->nchunk, m = w->microbatches;
+    int64_t group = w->group, at = w->fired++, first = at / (group * chunks) * group;
+    int64_t of = m - first < group ? m - first : group;
+    if (at >= (int64_t)m * chunks)
+        return false;
+    at -= first * chunks;
+    *f = (struct firing){PHASE_FORWARD, (int)(first + at % of), (int)(at / of)};
+    return true;
+}
+
+static bool next_once(struct event_walk *w, struct firing *f)
+{
+    switch (w->part) {
+    case PHASE_COUNT:
+        *f = (struct firing){PHASE_COUNT, (int)w->fired++, 0};
+        return f->microbatch < w->microbatches && arrlen(w->calls[PHASE_COUNT][0]);
+    case PHASE_FORWARD:
+        return w->entry == ENTRY_TRAIN ? rolled_next(&w->order, f) : next_in_turn(w, f);
+    case PHASE_SETUP:
+    case PHASE_UPDATE:
+        *f = (struct firing){w->part, 0, 0};
+        return w->fired++ == 0;
+    default:
+        return false;            /* in the order of PHASE_FORWARD */
     }
 }
 
-static void pass(struct run *r, int stage)
+static bool next_firing(struct event_walk *w)
 {
-    const struct event *e = at(r, stage);
-    if (e->kind == EVENT_POST_SEND)
-        r->sent[e->link][e->microbatch] = true;
-    if (e->kind == EVENT_POST_RECV)
-        r->posted[e->link][e->microbatch] = true;
-    if (e->kind == EVENT_MEET) {
-        const int *members = r->p->comms[e->comm].stages;
-        for (int i = 0; i < (members ? arrlen(members) : r->stages); i++)
-            r->c->at[members ? members[i] : i]++;
-        return;
-    }
-    r->c->at[stage]++;
+    for (; w->part < PHASES; w->part++, w->fired = 0)
+        if (next_once(w, &w->firing))
+            return true;
+    return false;
 }
 
-static void find_cycle(struct run *r)
+/* One step. After it everything sent has been received, so steps that follow each other cannot hang if one cannot. */
+bool event_next(struct event_walk *w)
 {
-    int *seen = NEW_ARRAY(int, r->stages), s = 0, step = 0;
-    while (!at(r, s))
-        s++;
-    for (; at(r, s) && !seen[s]; s = waits_for(r, s))
-        seen[s] = ++step;
-    int first = s;
-    if (!at(r, s)) {                     /* the chain ends at a stage that is done: show it from its start */
-        for (first = 0; seen[first] != 1; first++)
-            ;
-        s = first;
+    w->passed++;
+    if (w->link >= 0 && first_posts(w))
+        return true;
+    w->link = -1;
+    for (;;) {
+        const struct call *calls = w->calls[w->firing.phase][w->firing.chunk];
+        for (; w->running && w->call < arrlen(calls); w->call++, w->turn = 0)
+            while (w->turn < 2)
+                if (call_event(w, &calls[w->call], w->turn++))
+                    return true;
+        w->call = w->turn = 0;
+        w->running = next_firing(w);
+        if (!w->running) {
+            w->done = true;
+            return false;
+        }
     }
-    do {
-        arrput(r->c->cycle, s);
-        s = at(r, s) ? waits_for(r, s) : first;
-    } while (s != first);
 }
 
-static struct certificate *make(const struct physical *p, enum entry entry, const struct rolled *order, int m)
+void event_start(struct event_walk *w, const struct physical *p, enum entry entry, int stage, const struct rolled *order,
+                 int microbatches)
 {
-    struct certificate *c = NEW(struct certificate);
-    struct run r = {.p = p, .c = c, .stages = p->nstage};
-    int links = (int)arrlen(p->links);
-    bool ahead = !p->module->options || strcmp(p->module->options->target, "cuda") != 0;
-    r.sent = NEW_ARRAY(bool *, links);
-    r.posted = NEW_ARRAY(bool *, links);
-    for (int k = 0; k < links; k++) {
-        r.sent[k] = NEW_ARRAY(bool, m);
-        r.posted[k] = NEW_ARRAY(bool, m);
-    }
-    c->events = NEW_ARRAY(struct event *, p->nstage);
-    c->at = NEW_ARRAY(int, p->nstage);
-    for (int s = 0; s < p->nstage; s++) {
-        struct builder b = {.p = p, .entry = entry, .stage = &p->stages[s], .microbatches = m, .ahead = ahead,
-                            .order = order[s]};
-        b.counting = true;
-        build_stage(&b);
-        arrsetcap(b.events, b.count);
-        b.counting = false;
-        build_stage(&b);
-        c->events[s] = b.events;
-    }
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int s = 0; s < p->nstage; s++)
-            while (at(&r, s) && waits_for(&r, s) < 0) {
-                pass(&r, s);
-                moved = true;
-            }
-    }
-    c->complete = true;
-    for (int s = 0; s < p->nstage; s++)
-        if (at(&r, s))
-            c->complete = false;
-    if (!c->complete)
-        find_cycle(&r);
-    return c;
-}
-
-struct certificate *certificate_make(const struct physical *p, enum entry entry)
-{
-    struct rolled *order = NEW_ARRAY(struct rolled, p->nstage);
-    int m = (int)p->module->plan->microbatches, skip = spare(p, entry, order);
-    struct certificate *c = make(p, entry, order, m - skip);
-    for (int s = 0; s < p->nstage; s++)
-        order[s] = p->stages[s].order;
-    return c->complete || !skip ? c : make(p, entry, order, m);    /* the whole, for what is told about it */
+    const struct options *o = p->module->options;
+    memset(w, 0, sizeof *w);
+    w->p = p;
+    w->entry = entry;
+    w->stage = &p->stages[stage];
+    w->microbatches = microbatches;
+    w->ahead = !o || strcmp(o->target, "cuda") != 0;
+    w->order.of = order;
+    w->group = schedule_group(p);
+    w->firing.microbatch = -1;
+    for (int phase = 0; phase < PHASES; phase++)
+        for (int chunk = 0; chunk < MAX_CHUNK; chunk++)
+            w->calls[phase][chunk] = calls_of(w->stage->phase[entry][phase][chunk]);
+    w->passed = -1;
+    event_next(w);
 }

@@ -26,9 +26,9 @@ static const char *given_where(const struct physical *p, int stage, const struct
 static const char *wait_text(const struct physical *p, const struct certificate *c, int stage)
 {
     const char *who = mem_printf("rank %d (stage %d)", first_rank(p, stage), stage);
-    if (c->at[stage] >= arrlen(c->events[stage]))
+    const struct event *e = certificate_at(c, stage);
+    if (!e)
         return mem_printf("%s has finished its step", who);
-    const struct event *e = &c->events[stage][c->at[stage]];
     const char *chunk = p->stages[stage].nchunk > 1 ? mem_printf(" of chunk %d", e->chunk) : "";
     const char *when = phase_per_microbatch(e->phase) && e->running >= 0
                            ? mem_printf("%s%s of micro-batch %d%s", phase_name[e->phase], chunk, e->running,
