@@ -1,6 +1,9 @@
 /* --explain NAME: what layout a tensor and its gradient have, why, what it costs, and per axis the next best choice with
- * what it would cost more. For that the axis is solved again with the choice forbidden, the other axes held. */
+ * what it would cost more. For that the axis is solved again with the choice forbidden, the other axes held. What is read
+ * and sent is told once shares are cut; of a parameter that is shared out (`shard`), also its states, its copy in a
+ * shorter type, and what its update makes. */
 #include "problem.h"
+#include <stdlib.h>
 #include <string.h>
 
 struct reasoning {
@@ -86,7 +89,7 @@ static double without(struct sharding *s, const struct value *v, int axis, doubl
     return cost;
 }
 
-static void put_axis(const struct reasoning *r, const struct value *v, int axis)
+static void put_axis(struct reasoning *r, const struct value *v, int axis)
 {
     int code = CODE_NONE;
     double now, other = without(r->s, v, axis, &now, &code), more = other - now;
@@ -107,55 +110,77 @@ static void put_axis(const struct reasoning *r, const struct value *v, int axis)
 
 struct reading { struct sharding *s; const struct value *v; struct reasoning *r; struct layout *seen; enum phase *when; int count; };
 
+/* Once for each layout and phase: its readers share what is sent. */
+static void put_conversion(struct reading *x, const struct layout *from, const struct layout *to, const struct node *n,
+                           const char *how)
+{
+    const struct mesh *m = x->s->mesh;
+    enum phase phase = conversion_phase(value_phase(x->v), node_phase(n));
+    for (int i = 0; i < arrlen(x->seen); i++)
+        if (x->when[i] == phase && layout_same(&x->seen[i], to, m->naxis))
+            return;
+    arrput(x->seen, *to);
+    arrput(x->when, phase);
+    struct step steps[MAX_STEP];
+    int count = convert_path(x->v, from, to, m, steps, MAX_STEP);
+    double times = (double)region_blocks(x->v->region) * (phase_per_microbatch(phase) ? m->axis[m->mb].size : 1);
+    double bytes = 0, seconds = 0;
+    const char *text = "";
+    for (int i = 0; i < count; i++) {
+        text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[i].kind], axis_names(m, steps[i].axes));
+        bytes += steps[i].bytes;
+        seconds += steps[i].seconds;
+    }
+    fprintf(x->r->to, "    %s in %s%s%s%s as %s: %s", how, phase_name[phase], *how == 'r' ? mem_printf(" by %s", n->op->name) : "",
+            n->span.file ? " at " : "", n->span.file ? span_where(n->span) : "", layout_type_text(x->v, to, m), text);
+    if (bytes > 0)
+        fprintf(x->r->to, ", %s x %.0f a step, %.2f us", bytes_of(bytes), times, seconds * times * 1e6);
+    fputc('\n', x->r->to);
+}
+
+static const struct param *stored(const struct value *v)
+{
+    return v && v->def && v->def->op == &op_param ? node_ptr(v->def, "param") : NULL;
+}
+
+/* One tensor: a parameter may have several nodes that read it. */
+static bool same_tensor(const struct value *a, const struct value *b)
+{
+    return a == b || (stored(a) && stored(a) == stored(b));
+}
+
 static void put_reading(struct node *n, void *context)
 {
     struct reading *x = context;
     for (int k = 0; n->need && k < arrlen(n->in); k++) {
-        if (n->in[k] != x->v || layout_same(&x->v->lay, &n->need[k], x->s->mesh->naxis))
+        if (!same_tensor(x->v, n->in[k]))
             continue;
-        enum phase phase = conversion_phase(value_phase(x->v), node_phase(n));
-        bool known = false;
-        for (int i = 0; i < arrlen(x->seen); i++)
-            known |= x->when[i] == phase && layout_same(&x->seen[i], &n->need[k], x->s->mesh->naxis);
-        if (known)
-            continue;
-        arrput(x->seen, n->need[k]);
-        arrput(x->when, phase);
-        struct step steps[MAX_STEP];
-        int count = convert_path(x->v, &x->v->lay, &n->need[k], x->s->mesh, steps, MAX_STEP);
-        const struct mesh *m = x->s->mesh;
-        double times = (double)region_blocks(x->v->region) * (phase_per_microbatch(phase) ? m->axis[m->mb].size : 1), bytes = 0, seconds = 0;
-        const char *text = "";
-        for (int i = 0; i < count; i++) {
-            text = mem_printf("%s%s%s(%s)", text, *text ? " " : "", step_name[steps[i].kind], axis_names(m, steps[i].axes));
-            bytes += steps[i].bytes;
-            seconds += steps[i].seconds;
-        }
-        fprintf(x->r->to, "    read in %s by %s%s%s as %s: %s", phase_name[phase], n->op->name, n->span.file ? " at " : "",
-                n->span.file ? span_where(n->span) : "", layout_type_text(x->v, &n->need[k], m), text);
-        if (bytes > 0)
-            fprintf(x->r->to, ", %s x %.0f a step, %.2f us", bytes_of(bytes), times, seconds * times * 1e6);
-        fputc('\n', x->r->to);
+        int naxis = x->s->mesh->naxis;
+        if (!layout_same(&x->v->lay, &n->need[k], naxis))
+            put_conversion(x, &x->v->lay, &n->need[k], n, "read");
+        else if (n->op == &op_to && !layout_same(&n->need[k], &n->out[0]->lay, naxis))
+            put_conversion(x, &n->need[k], &n->out[0]->lay, n, "cut into shares");
     }
 }
 
-static void put_tensor(struct reasoning *r, struct value *v, const char *word)
+static void put_header(struct reasoning *r, const struct value *v, const char *word)
 {
     const struct mesh *m = r->s->mesh;
     fprintf(r->to, "%s%s: %s", word, v->path, value_type_text(v, m));
     if (v->span.file)
         fprintf(r->to, "  %s", span_where(v->span));
     fprintf(r->to, "  %s on a rank\n", bytes_of(layout_bytes(v, &v->lay, m)));
-    for (int a = 0; a < m->naxis; a++)
-        if (m->axis[a].size > 1 && a != m->pipe && a != m->mb)
-            put_axis(r, v, a);
+}
+
+static void put_readings(struct reasoning *r, const struct graph *g, const struct value *v)
+{
     struct reading x = { .s = r->s, .v = v, .r = r };
-    region_walk(r->s->g->root, put_reading, &x);
+    region_walk(g->root, put_reading, &x);
     if (!arrlen(x.seen))
         fprintf(r->to, "    read as it is stored: no communication\n");
 }
 
-static bool alive(const struct sharding *s, const struct value *v)
+static bool alive(const struct value *v)
 {
     const struct region *r = v->region;
     bool found = !v->def && r;
@@ -164,22 +189,97 @@ static bool alive(const struct sharding *s, const struct value *v)
     return found && v->path;
 }
 
-bool reasons_put(struct sharding *s, FILE *to, const char *name)
+static bool found_before(const struct sharding *s, const struct value *v)
 {
+    for (int i = 0; i < arrlen(s->reasons); i++)
+        if (same_tensor(s->reasons[i].value, v))
+            return true;
+    return false;
+}
+
+static void find_tensor(struct sharding *s, struct value *v, const char *word)
+{
+    const struct mesh *m = s->mesh;
+    size_t size;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &size);
+    if (!to)
+        return;
     struct reasoning r = { s, to };
-    int shown = 0;
+    for (int a = 0; a < m->naxis; a++)
+        if (m->axis[a].size > 1 && a != m->pipe && a != m->mb)
+            put_axis(&r, v, a);
+    fclose(to);
+    arrput(s->reasons, ((struct reason){ s->g, v, word, mem_strdup(text) }));
+    free(text);
+}
+
+bool reasons_find(struct sharding *s, const char *name)
+{
     for (int turn = 0; turn < 2; turn++)
         for (int k = 0; k < arrlen(s->g->values); k++) {
             struct value *v = s->g->values[k];
-            if (!alive(s, v) || (v->def && v->def->op == &op_param && node_phase(v->def) == PHASE_UPDATE))
+            if (!alive(v) || (v->def && v->def->op == &op_param && node_phase(v->def) == PHASE_UPDATE))
                 continue;
             struct block_ranges b;
             if (turn == 0 ? !value_matches(v, name, &b) : !pattern_match(mem_printf("%s#grad", name), v->path, &b))
                 continue;
-            if (!region_touched(v->region, &b))
-                continue;
-            put_tensor(&r, v, turn ? "gradient " : "");
-            shown++;
+            if (region_touched(v->region, &b) && !found_before(s, v))
+                find_tensor(s, v, turn ? "gradient " : "");
         }
-    return shown > 0;
+    return arrlen(s->reasons) > 0;
+}
+
+/* ---- shares ---- */
+
+/* What is kept or made of a parameter that is shared out: NULL for other values, and for the parameter itself. */
+static const char *share_word(const struct value *v, const struct param *p)
+{
+    const struct node *n = v->def;
+    const struct param *q = stored(v);
+    if (q && q->of == p)
+        return "state ";
+    if (n && n->op->optimizer && node_ptr(n, "param") == p && v == n->out[0])
+        return "updated ";
+    if (n && n->op == &op_to && v->path && !strcmp(v->path, mem_printf("%s#grad", p->path)))
+        return "gradient share ";
+    return n && value_is_copy(v) && value_param(v) == p ? "copy " : NULL;
+}
+
+static void put_shares(struct reasoning *r, const struct graph *g, const struct param *p)
+{
+    const struct mesh *m = r->s->mesh;
+    const struct value **known = NULL;
+    for (int k = 0; k < arrlen(g->values); k++) {
+        const struct value *v = g->values[k];
+        const char *word = alive(v) ? share_word(v, p) : NULL;
+        bool told = !word || (*word == 'g' && !layout_flat(&v->lay, m)) || found_before(r->s, v);
+        for (int i = 0; i < arrlen(known) && !told; i++)
+            told = same_tensor(known[i], v);
+        if (told)
+            continue;
+        arrput(known, v);
+        put_header(r, v, word);
+        put_readings(r, g, v);
+    }
+}
+
+void reasons_put(struct sharding *s, FILE *to)
+{
+    struct reasoning r = { s, to };
+    for (int i = 0; i < arrlen(s->reasons); i++) {
+        const struct reason *x = &s->reasons[i];
+        const struct param *p = x->value->def ? node_param(x->value->def) : NULL;
+        put_header(&r, x->value, x->word);
+        fputs(x->axes, to);
+        if (p && p->flat)
+            fprintf(to, "    %s: %s in shares, S(flat), as the line at %s says\n", axis_names(s->mesh, p->flat),
+                    layout_flat(&x->value->lay, s->mesh) ? "stored and updated" : "updated", span_where(s->m->plan->shard.span));
+        put_readings(&r, x->g, x->value);
+    }
+    for (int i = 0; i < arrlen(s->reasons); i++) {
+        const struct param *p = stored(s->reasons[i].value);
+        if (p && p->flat && !p->is_state)
+            put_shares(&r, s->reasons[i].g, p);
+    }
 }

@@ -92,15 +92,7 @@ int shard_entry(struct sharding *s, struct graph *g, int *order)
 
 static void explain_name(struct sharding *s)
 {
-    size_t size;
-    char *text = NULL;
-    FILE *to = open_memstream(&text, &size);
-    bool found = to && reasons_put(s, to, s->m->options->explain);
-    if (to)
-        fclose(to);
-    s->m->explained = found ? mem_strdup(text) : NULL;
-    free(text);
-    if (found)
+    if (reasons_find(s, s->m->options->explain))
         return;
     const char **names = NULL;
     for (int k = 0; k < arrlen(s->g->values); k++)
@@ -109,6 +101,19 @@ static void explain_name(struct sharding *s)
     struct diag *d = diag_error(E_UNKNOWN_NAME, (struct span){0}, "no tensor is called '%s'", s->m->options->explain);
     const char *near = suggest(s->m->options->explain, names);
     diag_help(d, near ? "did you mean '%s'?" : "--emit=sbp lists them all; * stands for any text%s", near ? near : "");
+}
+
+static void explain_put(struct sharding *s)
+{
+    size_t size;
+    char *text = NULL;
+    FILE *to = open_memstream(&text, &size);
+    if (!to)
+        return;
+    reasons_put(s, to);
+    fclose(to);
+    s->m->explained = mem_strdup(text);
+    free(text);
 }
 
 static void solve_entry(struct sharding *s, struct graph *g)
@@ -122,7 +127,7 @@ static void solve_entry(struct sharding *s, struct graph *g)
     store_params(s);
     settle(s);
     lines_drop_idle(s);
-    if (s->m->options->explain && !s->m->explained)
+    if (s->m->options->explain && !arrlen(s->reasons))
         explain_name(s);
 }
 
@@ -152,5 +157,7 @@ void shard(struct module *m)
         return;
     settle_dims(&s);
     shares_apply(&s);
+    if (arrlen(s.reasons))
+        explain_put(&s);
     warn_idle_axes(m);
 }

@@ -70,6 +70,7 @@ struct sharding {
     unsigned joint;                                  /* axes being solved: they do not constrain each other's choices */
     const struct value *freed;                       /* reason.c: no line is about it for now */
     bool stored;                                     /* an entry before settled how parameters are stored */
+    struct reason *reasons;                          /* stb_ds array, for --explain */
     struct { double gap; } choice;                   /* seconds above a lower bound of the cost; 0: the optimum */
 };
 
@@ -119,7 +120,15 @@ bool axes_solve(struct sharding *s, const int *order, int n);     /* the same, t
 double layouts_cost(struct sharding *s, unsigned axes);           /* of the layouts as they are, preferences included */
 
 /* ---- reason.c ---- */
-bool reasons_put(struct sharding *s, FILE *to, const char *name); /* false when no tensor has the name */
+struct reason {                  /* a tensor that --explain asks about */
+    struct graph *g;
+    struct value *value;
+    const char *word;            /* before its name: "gradient " */
+    const char *axes;            /* why it lies so: lines */
+};
+/* With g settled: the tensors of this name and why they lie so; false when there is none. */
+bool reasons_find(struct sharding *s, const char *name);
+void reasons_put(struct sharding *s, FILE *to);      /* once shares are cut */
 
 /* ---- shard.c, in parts for the test against exhaustive search ---- */
 bool shard_begin(struct sharding *s, struct module *m);           /* lines; false after diagnostics */
