@@ -88,6 +88,7 @@ void twin_check_device(const void *p, size_t bytes, const char *what)
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     size_t whole = bytes ? bytes : 1;
+    twin_refuse_in_capture("cudaMalloc");
     if (posix_memalign(p, 256, whole))
         return cudaErrorMemoryAllocation;
     memset(*p, 0xff, whole);
@@ -100,6 +101,7 @@ cudaError_t cudaFree(void *p)
 {
     if (!p)
         return cudaSuccess;
+    twin_refuse_in_capture("cudaFree");
     twin_drain();
     auto at = allocations.find((char *)p);
     if (at == allocations.end())
@@ -115,6 +117,7 @@ cudaError_t cudaFree(void *p)
 
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
+    twin_refuse_in_capture("cudaMallocHost");
     *p = malloc(bytes ? bytes : 1);
     return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -129,6 +132,7 @@ cudaError_t cudaFreeHost(void *p)
 cudaError_t cudaMemset(void *p, int byte, size_t bytes)
 {
     twin_check_device(p, bytes, "cudaMemset");
+    twin_refuse_in_capture("cudaMemset");
     twin_drain();
     twin_memory_open(true);
     memset(p, byte, bytes);

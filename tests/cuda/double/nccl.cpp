@@ -200,13 +200,15 @@ static ncclResult_t start(call_kind kind, const void *src, void *dst, size_t cou
     size_t bytes = count * bytes_of(type), all = bytes * (size_t)comm->size;
     twin_check_device(src, kind == REDUCE_SCATTER ? all : bytes, kind_name[kind]);
     twin_check_device(dst, kind == ALL_GATHER ? all : bytes, kind_name[kind]);
-    auto c = std::make_shared<collective>();
-    c->comm = comm;
-    c->facts = {};                       /* its padding is sent too */
-    c->facts = {++comm->queued, kind, type, op, count};
-    c->src = src;
-    c->dst = dst;
-    twin_enqueue(stream, kind_name[kind], [c] { return advance(*c); });
+    twin_enqueue_made(stream, kind_name[kind], [=] {
+        auto c = std::make_shared<collective>();
+        c->comm = comm;
+        c->facts = {};                   /* its padding is sent too */
+        c->facts = {++comm->queued, kind, type, op, count};
+        c->src = src;
+        c->dst = dst;
+        return [c] { return advance(*c); };
+    });
     return ncclSuccess;
 }
 

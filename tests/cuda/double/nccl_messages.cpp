@@ -95,17 +95,21 @@ static bool advance(group &g)
 
 static void close_group(void)
 {
-    auto g = open_group;
+    auto queued = open_group;
     open_group = NULL;
-    ncclComm_t last = NULL;
-    for (message &m : g->list) {         /* a group is one call on each communicator */
-        if (m.comm != last)
-            m.comm->queued++;
-        last = m.comm;
-        m.number = m.comm->queued;
-    }
-    if (!g->list.empty())
-        twin_enqueue(g->stream, g->list[0].sends ? "ncclSend" : "ncclRecv", [g] { return advance(*g); });
+    if (queued->list.empty())
+        return;
+    twin_enqueue_made(queued->stream, queued->list[0].sends ? "ncclSend" : "ncclRecv", [queued] {
+        auto g = std::make_shared<group>(*queued);
+        ncclComm_t last = NULL;
+        for (message &m : g->list) {     /* a group is one call on each communicator */
+            if (m.comm != last)
+                m.comm->queued++;
+            last = m.comm;
+            m.number = m.comm->queued;
+        }
+        return [g] { return advance(*g); };
+    });
 }
 
 static ncclResult_t add(bool sends, const void *src, void *dst, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

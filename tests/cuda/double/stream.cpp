@@ -12,19 +12,26 @@
 
 struct twin_work {
     const char *what;
-    std::function<bool()> step;
+    twin_step step;
 };
 struct twin_stream {
     int number;
     std::deque<twin_work> queue;
+    unsigned long capture;               /* number of the capture it is in, or 0 */
+    twin_frontier frontier;              /* there */
 };
 struct twin_event {
     unsigned long recorded, reached;     /* records queued, records that have run */
+    unsigned long capture;               /* of the last record; 0: in none */
+    twin_frontier frontier;
 };
 
 static std::vector<twin_stream *> streams;
 static twin_stream legacy;               /* stream 0 */
 static int created;
+static bool progress;
+static unsigned long captures, capturing;            /* so far; the one that is open, or 0 */
+static twin_stream *origin;              /* of the open capture */
 
 static double limit(void)
 {
@@ -73,8 +80,9 @@ template <typename Done> static void run_until(Done done)
         bool moved = false;
         for (size_t i = 0; i < streams.size() && !moved; i++)
             moved = step(streams[order[i]]);
-        if (moved) {
+        if (moved || progress) {
             since = 0;
+            progress = false;
             continue;
         }
         double at = seconds();
@@ -98,9 +106,40 @@ static twin_stream *real(cudaStream_t s)
     twin_fault("a stream that does not exist, or no longer");
 }
 
-void twin_enqueue(cudaStream_t stream, const char *what, std::function<bool()> f)
+void twin_progress(void)
+{
+    progress = true;
+}
+
+void twin_refuse_in_capture(const char *what)
+{
+    if (capturing)
+        twin_fault("%s while stream %d is captured", what, origin->number);
+}
+
+static void into_graph(twin_stream *s, const char *what, twin_maker make)
+{
+    s->frontier = {twin_capture_add(what, std::move(make), s->frontier)};
+}
+
+void twin_enqueue_made(cudaStream_t stream, const char *what, twin_maker make)
 {
     twin_stream *s = real(stream);
+    if (s->capture)
+        into_graph(s, what, std::move(make));
+    else
+        twin_enqueue(stream, what, make());
+}
+
+void twin_enqueue(cudaStream_t stream, const char *what, twin_step f)
+{
+    twin_stream *s = real(stream);
+    if (s->capture) {
+        into_graph(s, what, [f] { return f; });
+        return;
+    }
+    if (s == &legacy)
+        twin_refuse_in_capture("work on stream 0");
     s->queue.push_back({what, std::move(f)});
     if (twin_eager()) {
         twin_drain();
@@ -150,6 +189,7 @@ cudaError_t cudaSetDevice(int device)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    twin_refuse_in_capture("cudaDeviceSynchronize");
     twin_drain();
     return cudaSuccess;
 }
@@ -157,7 +197,7 @@ cudaError_t cudaDeviceSynchronize(void)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     real(NULL);
-    *stream = new twin_stream{++created, {}};
+    *stream = new twin_stream{++created, {}, 0, {}};
     streams.push_back(*stream);
     return cudaSuccess;
 }
@@ -165,6 +205,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     twin_stream *s = real(stream);
+    twin_refuse_in_capture("cudaStreamSynchronize");
     run_until([s] { return s->queue.empty(); });
     return cudaSuccess;
 }
@@ -187,6 +228,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    twin_stream *s = real(stream);
+    event->capture = s->capture;
+    if (s->capture) {
+        event->frontier = s->frontier;
+        return cudaSuccess;
+    }
     unsigned long record = ++event->recorded;
     twin_enqueue(stream, "cudaEventRecord", [=] {
         event->reached = record;
@@ -195,17 +242,58 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-/* The wait is for the last record queued so far; with none there is nothing to wait for. */
+/* The wait is for the last record queued so far; with none there is nothing to wait for. A wait for a captured record takes
+ * its stream into the capture. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
+    twin_stream *s = real(stream);
+    if (event->capture) {
+        if (event->capture != capturing)
+            twin_fault("cudaStreamWaitEvent: the event was recorded in a capture that has ended");
+        if (!s->capture)
+            s->frontier.clear();
+        s->capture = capturing;
+        s->frontier.insert(s->frontier.end(), event->frontier.begin(), event->frontier.end());
+        return cudaSuccess;
+    }
+    if (s->capture && event->recorded)
+        twin_fault("cudaStreamWaitEvent: stream %d is captured, the event was recorded before", s->number);
     unsigned long record = event->recorded;
-    twin_enqueue(stream, "cudaStreamWaitEvent", [=] { return event->reached >= record; });
+    if (record)
+        twin_enqueue(stream, "cudaStreamWaitEvent", [=] { return event->reached >= record; });
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    twin_stream *s = real(stream);
+    twin_refuse_in_capture("cudaStreamBeginCapture");
+    if (s == &legacy)
+        return cudaErrorStreamCaptureUnsupported;
+    origin = s;
+    s->capture = capturing = ++captures;
+    s->frontier.clear();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    if (real(stream) != origin || !capturing)
+        twin_fault("cudaStreamEndCapture: stream %d does not head a capture", stream->number);
+    for (twin_stream *s : streams) {
+        if (s->capture && s != origin && !twin_capture_reaches(origin->frontier, s->frontier))
+            twin_fault("cudaStreamEndCapture: what stream %d does was not joined", s->number);
+        s->capture = 0;
+    }
+    capturing = 0;
+    *graph = twin_capture_end();
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     unsigned long record = event->recorded;
+    twin_refuse_in_capture("cudaEventSynchronize");
     run_until([=] { return event->reached >= record; });
     return cudaSuccess;
 }
@@ -217,7 +305,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    cudaEventSynchronize(event);
+    if (!event->capture)
+        cudaEventSynchronize(event);
     delete event;
     return cudaSuccess;
 }

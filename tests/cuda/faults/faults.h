@@ -9,7 +9,7 @@ struct fault {
     int ranks;
     bool (*run)(bool bad);
 };
-extern const struct fault kernel_faults[], stream_faults[], comm_faults[];     /* NULL name at the end */
+extern const struct fault kernel_faults[], stream_faults[], graph_faults[], comm_faults[];     /* NULL name at the end */
 
 template <typename T> T *device_memory(int64_t n)
 {

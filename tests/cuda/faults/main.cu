@@ -7,7 +7,7 @@
 #include <string.h>
 
 static cudaStream_t compute;
-static const struct fault *const all[] = {kernel_faults, stream_faults, comm_faults};
+static const struct fault *const all[] = {kernel_faults, stream_faults, graph_faults, comm_faults};
 
 cudaStream_t fl_stream(void)
 {
