@@ -200,11 +200,13 @@ struct fl_run {
     const struct fl_rank *rank;
     fl_comm **comm;                      /* by index of fl_program.comm; NULL where this rank is no member */
     fl_link **link;                      /* by index of fl_program.link; NULL where this rank is on neither end */
+    bool no_graph;                       /* cuda: every step is queued call by call */
 };
 
 /* Copies this rank's part of input k (index into fl_program.input) for a micro-batch to dst. */
 void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst);
-/* Hands output k (index into fl_program.output) to the host; src is copied. Scalars may be handed over once a step. */
+/* Hands output k (index into fl_program.output) to the host, which has it at the end of the step. Scalars may be handed over
+ * once a step. */
 void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src);
 
 /* Copies between host memory and the arena. A copy starts once all work queued before the call is done, runs beside what

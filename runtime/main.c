@@ -72,7 +72,7 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return 2;
     }
-    struct fl_run run = { .rank = own_rank(fl_rank_number, size) };
+    struct fl_run run = { .rank = own_rank(fl_rank_number, size), .no_graph = options.no_graph };
     FL_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
     FL_MPI(MPI_Comm_rank(local, &local_rank));
     FL_MPI(MPI_Comm_size(local, &local_size));

@@ -8,7 +8,7 @@ struct fl_options {
     const char *data, *eval_data, *load, *save, *resume, *export, *metrics;
     int64_t steps;                       /* -1: the program's */
     int64_t save_every;                  /* 0: at the end only */
-    bool has_seed, quiet;
+    bool has_seed, quiet, no_graph;
     uint64_t seed;
 };
 /* Fills o, or has rank 0 print what is wrong and the usage; false: end with exit code 2. */

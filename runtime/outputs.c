@@ -9,7 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct output { bool have; double value; int owner; };
+struct output {
+    void *staging;                       /* of a scalar; not NULL once this rank has handed it over: it does so in each step */
+    bool have;
+    double value;
+    int owner;
+};
 static struct output *outputs;           /* one per fl_program.output */
 static bool known[FL_ENTRIES];           /* owners found out */
 
@@ -17,24 +22,22 @@ static struct {
     int output;                          /* -1: off */
     int64_t position, n;
     float *values;
-    bool first;                          /* nothing taken yet in this step */
+    void *staging;                       /* what is copied out of this rank's part, `n` elements at most */
+    int64_t base, count;                 /* of that part; count 0: none */
 } row = { .output = -1 };
 
 static bool is_scalar(const struct fl_output_spec *o) { return fl_tensor_count(&o->tensor) == 1; }
 
-/* n elements of a tensor in the arena, from `at` on, as f32. */
-static void take(float *to, const void *src, enum fl_type type, int64_t at, int64_t n)
+static bool is_short(enum fl_type type) { return type == FL_BF16 || type == FL_F16; }
+
+/* Element i of what was copied out. */
+static double taken(const void *staging, enum fl_type type, int64_t i)
 {
-    if (type != FL_BF16 && type != FL_F16) {
-        fl_from_arena(to, (const float *)src + at, n * 4);
-        return;
-    }
-    uint16_t *bits = (uint16_t *)to + n;             /* the upper half: what is widened first lies below */
-    fl_from_arena(bits, (const uint16_t *)src + at, n * 2);
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t b = bits[i];
-        float wide = type == FL_BF16 ? fl_from_bf16((fl_bf16){ b }) : fl_from_f16((fl_f16){ b });
-        memcpy(to + i, &wide, sizeof wide);
+    switch (type) {
+    case FL_BF16: return fl_from_bf16(((const fl_bf16 *)staging)[i]);
+    case FL_F16: return fl_from_f16(((const fl_f16 *)staging)[i]);
+    case FL_I32: return ((const int32_t *)staging)[i];
+    default: return ((const float *)staging)[i];
     }
 }
 
@@ -52,8 +55,12 @@ static void take_row(struct fl_run *run, const struct fl_tensor *t, int microbat
     }
     int64_t n = t->dim[last].size - box.base[last];
     n = n < box.n[last] ? n : box.n[last];
-    if (n > 0 && fl_box_first(t, run->rank->coord))
-        take(row.values + box.base[last], src, t->type, at * box.n[last], n);
+    int bytes = is_short(t->type) ? 2 : 4;
+    if (n > 0 && fl_box_first(t, run->rank->coord)) {
+        fl_copy_out(row.staging, (const char *)src + at * box.n[last] * bytes, n * bytes);
+        row.base = box.base[last];
+        row.count = n;
+    }
 }
 
 void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src)
@@ -65,14 +72,23 @@ void fl_write_output(struct fl_run *run, int k, int microbatch, const void *src)
         take_row(run, &o->tensor, microbatch, src);
     if (!is_scalar(o))
         return;
-    float f = 0;
-    int32_t i = 0;
-    if (o->tensor.type == FL_I32)
-        fl_from_arena(&i, src, 4);
-    else
-        take(&f, src, o->tensor.type, 0, 1);
-    outputs[k].have = true;
-    outputs[k].value = o->tensor.type == FL_I32 ? i : f;
+    if (!outputs[k].staging)
+        outputs[k].staging = fl_staging_new(4);
+    fl_copy_out(outputs[k].staging, src, is_short(o->tensor.type) ? 2 : 4);
+}
+
+/* What the step has copied out, as numbers. */
+static void collect(enum fl_entry entry)
+{
+    for (int k = 0; k < fl_program.noutput; k++) {
+        const struct fl_output_spec *o = &fl_program.output[k];
+        if (o->entry != entry || !outputs[k].staging)
+            continue;
+        outputs[k].have = true;
+        outputs[k].value = taken(outputs[k].staging, o->tensor.type, 0);
+    }
+    for (int64_t i = 0; row.output >= 0 && i < row.count; i++)
+        row.values[row.base + i] = (float)taken(row.staging, fl_program.output[row.output].tensor.type, i);
 }
 
 static void share(enum fl_entry entry)
@@ -110,8 +126,10 @@ void fl_outputs_run(struct fl_run *run, enum fl_entry entry)
         outputs[k].have &= fl_program.output[k].entry != entry;
     if (row.output >= 0)
         memset(row.values, 0, (size_t)row.n * sizeof(float));
-    run->rank->class_->entry[entry](run);
+    row.count = 0;
+    fl_target_run(run, entry, row.output < 0);
     fl_target_sync();
+    collect(entry);
     fl_at("the end of the step", "collecting outputs");
     fl_waiting("any rank");
     share(entry);
@@ -145,6 +163,8 @@ int64_t fl_outputs_row(enum fl_entry entry, const char *name, int64_t position)
     const struct fl_tensor *t = &fl_program.output[row.output].tensor;
     if (!row.values)
         row.values = fl_alloc(t->dim[t->ndim - 1].size * (int64_t)sizeof(float));
+    if (!row.staging)
+        row.staging = fl_staging_new(t->dim[t->ndim - 1].size * (int64_t)sizeof(float));
     row.n = t->dim[t->ndim - 1].size;
     row.position = position;
     return row.n;

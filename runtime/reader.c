@@ -261,20 +261,18 @@ static void fill_row(void *context, int64_t at, int64_t index, int64_t n)
     }
 }
 
-void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst)
+static int64_t input_bytes(const struct fl_input *input, const struct fl_box *box)
 {
-    static void *staging;
-    static int64_t staging_bytes;
+    bool one_byte = input->tensor.type == FL_U8 || input->tensor.type == FL_BOOL;
+    return fl_box_count(&input->tensor, box) * (one_byte ? 1 : 4);
+}
+
+void fl_fill_input(struct fl_run *run, int k, int microbatch, void *to)
+{
     const struct fl_input *input = &fl_program.input[k];
     struct fl_box box = fl_box_of(&input->tensor, run->rank->coord, microbatch);
-    bool one_byte = input->tensor.type == FL_U8 || input->tensor.type == FL_BOOL;
-    int64_t bytes = fl_box_count(&input->tensor, &box) * (one_byte ? 1 : 4);
-    if (bytes > staging_bytes) {
-        free(staging);
-        staging = fl_alloc(staging_bytes = bytes);
-    }
-    memset(staging, 0, (size_t)bytes);
-    struct filling c = { .input = input, .to = staging };
+    memset(to, 0, (size_t)input_bytes(input, &box));
+    struct filling c = { .input = input, .to = to };
     if (input->binding >= 0) {
         c.data = &fl_program.data[input->binding];
         c.file = &files[input->binding];
@@ -282,7 +280,16 @@ void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst)
             FL_FAIL("name a file with --data or --eval-data", "input %s has no open data file", input->name);
     }
     fl_box_rows(&input->tensor, &box, fill_row, &c);
-    fl_to_arena(dst, staging, bytes);
+}
+
+void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst)
+{
+    const struct fl_input *input = &fl_program.input[k];
+    struct fl_box box = fl_box_of(&input->tensor, run->rank->coord, microbatch);
+    int64_t bytes = input_bytes(input, &box);
+    void *staging = fl_staging_of(k, microbatch, dst, bytes);
+    fl_fill_input(run, k, microbatch, staging);
+    fl_copy_in(dst, staging, bytes);
 }
 
 void fl_reader_close(void)

@@ -2,11 +2,16 @@
 #ifndef FL_READER_H
 #define FL_READER_H
 #include "flow_rt.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Opens and checks the files of an entry; `instead` replaces their names when not NULL. All ranks call it together; a
  * file that is missing, too short or holds an id outside the vocabulary ends the run with one line. */
 void fl_reader_open(enum fl_entry entry, const char *instead);
 bool fl_reader_exists(enum fl_entry entry);          /* do all files the program names for the entry exist here? */
+/* Input k of a micro-batch as it lies in memory, to `to`. fl_read_input does the same and copies it to the arena. */
+void fl_fill_input(struct fl_run *run, int k, int microbatch, void *to);
 /* From now on fl_read_input gives this entry's batch number `step` (from 0; wraps). */
 void fl_reader_seek(enum fl_entry entry, int64_t step);
 int64_t fl_reader_position(int data);                /* first element of that batch in file `data` of fl_program */
@@ -15,4 +20,7 @@ void fl_reader_resume(int data, int64_t step, int64_t position);
 /* What inputs without data read: context[t] at position t of every sequence. */
 void fl_reader_context(const int32_t *context, int64_t n);
 void fl_reader_close(void);
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -15,6 +15,15 @@ char *fl_host_new(int64_t bytes);                    /* the same of host memory 
 void fl_to_arena(void *dst, const void *host, int64_t bytes);
 void fl_from_arena(void *host, const void *src, int64_t bytes);      /* after all work queued so far */
 void fl_target_sync(void);                           /* returns when all queued work is done */
+
+/* Runs one step of an entry, or queues it. same: the host asks for what it asked for in the step before. */
+void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same);
+/* Host memory that stays until the end, from and to which a step copies without waiting: what it holds for a copy in must
+ * stay, and what is copied out is there, when fl_target_sync has returned. */
+void *fl_staging_new(int64_t bytes);
+void *fl_staging_of(int input, int microbatch, void *dst, int64_t bytes);    /* for a part of an input; may be dst itself */
+void fl_copy_in(void *dst, const void *staging, int64_t bytes);
+void fl_copy_out(void *staging, const void *src, int64_t bytes);
 int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and the target's own buffers */
 bool fl_target_resident(int64_t *bytes,
                         int64_t *library);           /* most host memory resident so far, and what was resident before the

@@ -175,6 +175,29 @@ void fl_from_arena(void *host, const void *src, int64_t bytes)
 }
 
 void fl_target_sync(void) {}
+
+void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same)
+{
+    (void)same;
+    run->rank->class_->entry[entry](run);
+}
+
+/* Host and arena are one memory: an input is made where it belongs. */
+void *fl_staging_new(int64_t bytes) { return fl_alloc(bytes); }
+
+void *fl_staging_of(int input, int microbatch, void *dst, int64_t bytes)
+{
+    (void)input, (void)microbatch, (void)bytes;
+    return dst;
+}
+
+void fl_copy_in(void *dst, const void *staging, int64_t bytes)
+{
+    if (dst != staging)
+        fl_to_arena(dst, staging, bytes);
+}
+
+void fl_copy_out(void *staging, const void *src, int64_t bytes) { fl_from_arena(staging, src, bytes); }
 int64_t fl_target_peak_bytes(void) { return arena_bytes + fl_scratch_bytes() + fl_links_bytes(); }
 
 void fl_target_stop(void)

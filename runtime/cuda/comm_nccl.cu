@@ -26,7 +26,7 @@ struct fl_link {
     int slots, next;
     int64_t slot_bytes;
     char *buffer;
-    cudaEvent_t *filled, *emptied;       /* one per slot */
+    struct fl_event *filled, *emptied;   /* one per slot */
 };
 
 static double seconds;
@@ -80,15 +80,11 @@ extern "C" struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer
     struct fl_link *l = remember(links, nlink);
     l->sends = sends;
     l->slots = sends ? spec->slots_sent : spec->slots_received;
-    l->filled = (cudaEvent_t *)fl_alloc(l->slots * (int64_t)sizeof *l->filled);
-    l->emptied = (cudaEvent_t *)fl_alloc(l->slots * (int64_t)sizeof *l->emptied);
+    l->filled = (struct fl_event *)fl_alloc(l->slots * (int64_t)sizeof *l->filled);
+    l->emptied = (struct fl_event *)fl_alloc(l->slots * (int64_t)sizeof *l->emptied);
     l->slot_bytes = (spec->bytes + 255) / 256 * 256;
     FL_CUDA(cudaMalloc((void **)&l->buffer, (size_t)(l->slot_bytes * l->slots)));
-    FL_CUDA(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
-    for (int i = 0; i < l->slots; i++) {
-        FL_CUDA(cudaEventCreateWithFlags(&l->filled[i], cudaEventDisableTiming));
-        FL_CUDA(cudaEventCreateWithFlags(&l->emptied[i], cudaEventDisableTiming));
-    }
+    l->stream = fl_stream_new();
     ncclUniqueId id;
     if (sends) {
         FL_NCCL(ncclGetUniqueId(&id));
@@ -105,12 +101,12 @@ extern "C" void fl_send(fl_link *l, const void *src, int64_t bytes)
     int slot = l->next;
     char *buffer = l->buffer + slot * l->slot_bytes;
     l->next = (slot + 1) % l->slots;
-    FL_CUDA(cudaStreamWaitEvent(fl_stream(), l->emptied[slot], 0));
+    fl_wait(fl_stream(), &l->emptied[slot]);
     FL_CUDA(cudaMemcpyAsync(buffer, src, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
-    FL_CUDA(cudaEventRecord(l->filled[slot], fl_stream()));
-    FL_CUDA(cudaStreamWaitEvent(l->stream, l->filled[slot], 0));
+    fl_record(&l->filled[slot], fl_stream());
+    fl_wait(l->stream, &l->filled[slot]);
     FL_NCCL(ncclSend(buffer, (size_t)bytes, ncclChar, 1, l->nccl, l->stream));
-    FL_CUDA(cudaEventRecord(l->emptied[slot], l->stream));
+    fl_record(&l->emptied[slot], l->stream);
 }
 
 extern "C" void fl_recv(fl_link *l, void *dst, int64_t bytes)
@@ -118,12 +114,12 @@ extern "C" void fl_recv(fl_link *l, void *dst, int64_t bytes)
     int slot = l->next;
     char *buffer = l->buffer + slot * l->slot_bytes;
     l->next = (slot + 1) % l->slots;
-    FL_CUDA(cudaStreamWaitEvent(l->stream, l->emptied[slot], 0));
+    fl_wait(l->stream, &l->emptied[slot]);
     FL_NCCL(ncclRecv(buffer, (size_t)bytes, ncclChar, 0, l->nccl, l->stream));
-    FL_CUDA(cudaEventRecord(l->filled[slot], l->stream));
-    FL_CUDA(cudaStreamWaitEvent(fl_stream(), l->filled[slot], 0));
+    fl_record(&l->filled[slot], l->stream);
+    fl_wait(fl_stream(), &l->filled[slot]);
     FL_CUDA(cudaMemcpyAsync(dst, buffer, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
-    FL_CUDA(cudaEventRecord(l->emptied[slot], fl_stream()));
+    fl_record(&l->emptied[slot], fl_stream());
 }
 
 extern "C" void fl_poll(void) {}
@@ -346,13 +342,14 @@ extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t ou
 extern "C" void fl_comm_stop(void)
 {
     FL_CUDA(cudaDeviceSynchronize());
+    fl_step_stop();                      /* graphs hold communicators */
     for (int i = 0; i < nlink; i++) {
         for (int slot = 0; slot < links[i]->slots; slot++) {
-            FL_CUDA(cudaEventDestroy(links[i]->filled[slot]));
-            FL_CUDA(cudaEventDestroy(links[i]->emptied[slot]));
+            fl_event_free(&links[i]->filled[slot]);
+            fl_event_free(&links[i]->emptied[slot]);
         }
         FL_NCCL(ncclCommDestroy(links[i]->nccl));
-        FL_CUDA(cudaStreamDestroy(links[i]->stream));
+        fl_stream_free(links[i]->stream);
         FL_CUDA(cudaFree(links[i]->buffer));
         free(links[i]->filled);
         free(links[i]->emptied);

@@ -40,6 +40,20 @@ template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, in
 #define FL_CUDA(call) fl_cuda_check((call), __FILE__, __LINE__, #call)
 void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call);
 cudaStream_t fl_stream(void);                        /* the compute stream */
+
+/* Streams beside it, and events between streams (streams.cu). A wait is for what was recorded in this step. */
+struct fl_event { cudaEvent_t event; unsigned step; };           /* zeroed: nothing recorded */
+cudaStream_t fl_stream_new(void);
+void fl_stream_free(cudaStream_t stream);
+void fl_record(struct fl_event *e, cudaStream_t stream);
+void fl_wait(cudaStream_t stream, const struct fl_event *e);
+void fl_event_free(struct fl_event *e);
+void fl_streams_fork(void);                          /* a step begins: all work before it is done */
+void fl_streams_join(void);
+
+/* The scalars of the step as kernels read them: what differs between steps is never an argument (step.cu). */
+const struct fl_step *fl_step_on_device(const struct fl_step *s);
+void fl_step_stop(void);                             /* drops graphs; before communicators end */
 void fl_offload_stop(void);                          /* frees host memory and what copies it (offload.cu) */
 void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..3 on the device; grows, kept for the run */
 

@@ -8,8 +8,8 @@
 
 static char *memory;
 static cudaStream_t stream;
-static cudaEvent_t ready;                /* of the compute stream: what it had queued when a copy was started */
-static cudaEvent_t *done;                /* by number */
+static struct fl_event ready;           /* of the compute stream: what it had queued when a copy was started */
+static struct fl_event *done;           /* by number */
 static int ndone;
 
 extern "C" char *fl_host_new(int64_t bytes)
@@ -18,30 +18,29 @@ extern "C" char *fl_host_new(int64_t bytes)
         return NULL;
     FL_CUDA(cudaMallocHost((void **)&memory, (size_t)bytes));
     memset(memory, FL_ARENA_FILL, (size_t)bytes);
-    FL_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    FL_CUDA(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
+    stream = fl_stream_new();
     return memory;
 }
 
-static cudaEvent_t event(int number)
+static struct fl_event *event(int number)
 {
     if (number >= ndone) {
-        done = (cudaEvent_t *)realloc(done, (size_t)(number + 1) * sizeof *done);
+        done = (struct fl_event *)realloc(done, (size_t)(number + 1) * sizeof *done);
         if (!done)
             FL_FAIL("the host is out of memory", "cannot list a copy");
         for (; ndone <= number; ndone++)
-            FL_CUDA(cudaEventCreateWithFlags(&done[ndone], cudaEventDisableTiming));
+            done[ndone] = {};
     }
-    return done[number];
+    return &done[number];
 }
 
 static void start(int number, void *dst, const void *src, int64_t bytes, enum cudaMemcpyKind kind)
 {
-    FL_CUDA(cudaEventRecord(ready, fl_stream()));
-    FL_CUDA(cudaStreamWaitEvent(stream, ready, 0));
+    fl_record(&ready, fl_stream());
+    fl_wait(stream, &ready);
     if (bytes > 0)
         FL_CUDA(cudaMemcpyAsync(dst, src, (size_t)bytes, kind, stream));
-    FL_CUDA(cudaEventRecord(event(number), stream));
+    fl_record(event(number), stream);
 }
 
 extern "C" void fl_to_host(struct fl_run *, int number, void *host, const void *src, int64_t bytes)
@@ -56,7 +55,7 @@ extern "C" void fl_to_device(struct fl_run *, int number, void *dst, const void 
 
 extern "C" void fl_copied(struct fl_run *, int number)
 {
-    FL_CUDA(cudaStreamWaitEvent(fl_stream(), event(number), 0));
+    fl_wait(fl_stream(), event(number));
 }
 
 void fl_offload_stop(void)
@@ -64,9 +63,9 @@ void fl_offload_stop(void)
     if (!memory)
         return;
     for (int i = 0; i < ndone; i++)
-        FL_CUDA(cudaEventDestroy(done[i]));
+        fl_event_free(&done[i]);
     free(done);
-    FL_CUDA(cudaEventDestroy(ready));
-    FL_CUDA(cudaStreamDestroy(stream));
+    fl_event_free(&ready);
+    fl_stream_free(stream);
     FL_CUDA(cudaFreeHost(memory));
 }

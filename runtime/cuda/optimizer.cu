@@ -1,16 +1,24 @@
-/* Optimizer steps (formulas of PyTorch) and dropout: one thread per element. The redo of a step whose norm is known only
+/* Optimizer steps (formulas of PyTorch) and dropout: one thread per element. Learning rate, step and seed are read from device
+ * memory: they are the next step's when a captured step is replayed. The redo of a step whose norm is known only
  * after it is the same kernel, so that it gives the same bits: it reads what was kept, and ends at once where the factor,
  * which lies in device memory, is 1. */
 #include "../flow_rt.h"
 #include "../fl_random.h"
 
 __global__ void adamw_kernel(float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
-                             const float *from_m, const float *from_v, bool redo, int64_t n, float lr, float beta1, float beta2,
-                             float eps, float decay, float correct1, float correct2)
+                             const float *from_m, const float *from_v, bool redo, int64_t n, const struct fl_step *s, float beta1,
+                             float beta2, float eps, float decay)
 {
-    float by = scale ? *scale : 1.0f;
+    FL_SHARED(float, correct, 2);
+    float by = scale ? *scale : 1.0f, lr = s->lr;
     if (redo && by >= 1.0f)
         return;
+    if (threadIdx.x == 0) {
+        correct[0] = (float)(1 - pow((double)beta1, (double)s->step + 1));
+        correct[1] = (float)sqrt(1 - pow((double)beta2, (double)s->step + 1));
+    }
+    FL_BARRIER();
+    float correct1 = correct[0], correct2 = correct[1];
     FL_GRID_FOR(i, n) {
         float gi = g[i] * by, wi = from_w[i] - lr * decay * from_w[i];
         float mi = m[i] = beta1 * from_m[i] + (1 - beta1) * gi;
@@ -20,9 +28,9 @@ __global__ void adamw_kernel(float *w, const float *g, float *m, float *v, const
 }
 
 __global__ void sgd_kernel(float *w, const float *g, float *buffer, const float *scale, const float *from_w,
-                           const float *from_buffer, bool redo, int64_t n, float lr, float momentum, float decay)
+                           const float *from_buffer, bool redo, int64_t n, const struct fl_step *s, float momentum, float decay)
 {
-    float by = scale ? *scale : 1.0f;
+    float by = scale ? *scale : 1.0f, lr = s->lr;
     if (redo && by >= 1.0f)
         return;
     FL_GRID_FOR(i, n) {
@@ -34,9 +42,10 @@ __global__ void sgd_kernel(float *w, const float *g, float *buffer, const float 
 }
 
 /* An element is kept when its uniform number is not below p; numbers go by the index in the unpadded logical tensor. */
-__global__ void dropout_kernel(float *y, const float *x, int64_t count, uint64_t key, int64_t step, uint32_t block, float p,
-                               struct fl_place at)
+__global__ void dropout_kernel(float *y, const float *x, int64_t count, const struct fl_step *s, uint64_t path_hash, uint32_t block,
+                               float p, struct fl_place at)
 {
+    uint64_t key = fl_key(s->seed, path_hash);
     FL_GRID_FOR(i, count) {
         uint64_t index = 0, scale = 1;
         int64_t rest = i;
@@ -45,7 +54,7 @@ __global__ void dropout_kernel(float *y, const float *x, int64_t count, uint64_t
             rest /= at.n[d];
             scale *= (uint64_t)at.size[d];
         }
-        y[i] = fl_uniform(key, step, block, index) >= (double)p ? x[i] * (1.0f / (1.0f - p)) : 0.0f;
+        y[i] = fl_uniform(key, s->step, block, index) >= (double)p ? x[i] * (1.0f / (1.0f - p)) : 0.0f;
     }
 }
 
@@ -56,18 +65,16 @@ extern "C" void fl_dropout(float *y, const float *x, const struct fl_step *s, ui
     for (int d = 0; d < at->ndim; d++)
         count *= at->n[d];
     if (count > 0)
-        FL_LAUNCH_GRID(dropout_kernel, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, y, x, count, fl_key(s->seed, path_hash), s->step,
+        FL_LAUNCH_GRID(dropout_kernel, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, y, x, count, fl_step_on_device(s), path_hash,
                        (uint32_t)block, p, *at);
 }
 
 static void adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
                   const float *from_m, const float *from_v, bool redo, int64_t n, float beta1, float beta2, float eps, float decay)
 {
-    double t = (double)s->step + 1;
-    float correct1 = (float)(1 - pow((double)beta1, t)), correct2 = (float)sqrt(1 - pow((double)beta2, t));
     if (n > 0)
         FL_LAUNCH_GRID(adamw_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, m, v, scale, from_w, from_m, from_v, redo, n,
-                       s->lr, beta1, beta2, eps, decay, correct1, correct2);
+                       fl_step_on_device(s), beta1, beta2, eps, decay);
 }
 
 extern "C" void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
@@ -87,8 +94,8 @@ static void sgd(const struct fl_step *s, float *w, const float *g, float *buffer
                 const float *from_buffer, bool redo, int64_t n, float momentum, float decay)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(sgd_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, buffer, scale, from_w, from_buffer, redo, n, s->lr,
-                       momentum, decay);
+        FL_LAUNCH_GRID(sgd_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, buffer, scale, from_w, from_buffer, redo, n,
+                       fl_step_on_device(s), momentum, decay);
 }
 
 extern "C" void fl_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, int64_t n,
