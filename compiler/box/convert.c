@@ -23,10 +23,10 @@ static enum phase phase_of_region(const struct boxer *b, int u, struct region *r
     return boxer_find_root(b, u, r).phase;
 }
 
-/* Is src there once, and read by each micro-batch? */
+/* Is src there once, and read by each micro-batch, which need not convert it anew? */
 static bool once_for_all(const struct boxer *b, int u, const struct value *src, enum phase phase)
 {
-    return !phase_per_microbatch(phase_of_region(b, u, src->region)) && phase_per_microbatch(phase);
+    return !src->anew && !phase_per_microbatch(phase_of_region(b, u, src->region)) && phase_per_microbatch(phase);
 }
 
 /* The region in which a conversion of src for a reader in `at` belongs. */

@@ -53,6 +53,7 @@ struct value *clone_out(struct boxer *b, int u, struct node *n, const struct val
     v->call_output = like->call_output;
     v->alias = like->alias;
     v->keep = like->keep;
+    v->anew = like->anew;
     v->lay = *lay;
     return v;
 }

@@ -342,10 +342,14 @@ static bool place_in_accumulator(struct work *w, struct value *v)
     return true;
 }
 
-static enum memory_class class_of(const struct node *n)
+static enum memory_class class_of(const struct work *w, const struct node *n)
 {
     if (n->op == &op_box_accumulate)
         return MEM_GRAD;
+    const struct value *v = n->op == &op_box_all_gather ? n->in[0] : n->out[0];
+    bool gathered = v != n->out[0];
+    if (value_is_copy(v) && (gathered ? !v->anew : v->anew || !layout_flat(&v->lay, w->p->mesh)))
+        return MEM_PARAM;        /* as the model reads the parameter the whole step long */
     return n->op->flags & OP_BOXING ? MEM_COMM : MEM_LOCAL;
 }
 
@@ -427,7 +431,7 @@ static void place_node(struct work *w, struct node *n)
             if (v->buffer->class == MEM_LOCAL)
                 v->buffer->class = MEM_COMM;
         } else {
-            own(w, v, n->op == &op_input ? MEM_INPUT : class_of(n))->persistent = false;
+            own(w, v, n->op == &op_input ? MEM_INPUT : class_of(w, n))->persistent = false;
         }
     }
 }
@@ -513,8 +517,8 @@ static void gather_ahead(struct region *r)
         struct node *n = r->nodes[i];
         if (n->body)
             gather_ahead(n->body);
-        const struct node *from = n->op == &op_box_all_gather ? n->in[0]->def : NULL;
-        if (!from || from->op != &op_param || node_int(n, "dim", 0) != DIM_FLAT || !r->owner || r->count < 2)
+        const struct param *from = n->op == &op_box_all_gather ? value_param(n->in[0]) : NULL;
+        if (!from || node_int(n, "dim", 0) != DIM_FLAT || !r->owner || r->count < 2)
             continue;
         node_set_int(n, "ahead", 1);
         struct buffer *b = n->out[0]->buffer;

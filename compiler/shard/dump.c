@@ -29,7 +29,7 @@ static void find_reads(struct dumping *d, struct region *r)
 
 static enum phase read_phase(const struct value *v, const struct node *reader)
 {
-    return conversion_phase(value_phase(v), node_phase(reader));
+    return v->anew ? node_phase(reader) : conversion_phase(value_phase(v), node_phase(reader));
 }
 
 /* How reads[at] comes to its layout: from the stored one, or from what an earlier read of the phase was converted to. */

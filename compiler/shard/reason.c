@@ -115,7 +115,7 @@ static void put_conversion(struct reading *x, const struct layout *from, const s
                            const char *how)
 {
     const struct mesh *m = x->s->mesh;
-    enum phase phase = conversion_phase(value_phase(x->v), node_phase(n));
+    enum phase phase = x->v->anew ? node_phase(n) : conversion_phase(value_phase(x->v), node_phase(n));
     for (int i = 0; i < arrlen(x->seen); i++)
         if (x->when[i] == phase && layout_same(&x->seen[i], to, m->naxis))
             return;

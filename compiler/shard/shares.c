@@ -5,7 +5,8 @@
  *     gradients     the gradient becomes a share where it is made, before it is accumulated over micro-batches
  *     parameters    the parameter is stored as a share and gathered by its readers, in the backward again
  * Where the model computes in a shorter type (rewrite/precision.c), the f32 parameter is a state of the optimizer like the
- * others: it is stored as a share, cast as one, and the copy is gathered, once per step.
+ * others: it is stored as a share, cast as one, and the copy is gathered, once per step or, with `parameters`, by each of
+ * its readers.
  * Boxing does the rest. Squared sums are of shares, so that the list of them is a sum over the axes.
  *
  * Uses of one parameter are summed before the optimizer reads them, over stages too: shares are cut after that, or, where
@@ -76,12 +77,16 @@ static void each_copied(struct node *n, void *context)
         hmput(c->copied, value_param(n->out[0]), true);
 }
 
-/* A share of the copy is made of the share of the parameter. */
+/* A share of the copy is made of the share of the parameter. With `shard parameters` it stays one, and is gathered where a
+ * parameter of the copy's type would be, unless gathered parameters are kept anyway. */
 static void each_copy(struct node *n, void *context)
 {
+    const struct sharing *c = context;
     const struct param *p = n->op == &op_cast && value_is_copy(n->out[0]) ? value_param(n->out[0]) : NULL;
-    if (p && p->flat)
-        n->need[0] = n->out[0]->lay = p->lay;
+    if (!p || !p->flat)
+        return;
+    n->need[0] = n->out[0]->lay = p->lay;
+    n->out[0]->anew = c->line->level == SHARD_PARAMETERS && !c->line->keep;
 }
 
 static void each_update(struct node *n, void *context)
