@@ -23,6 +23,8 @@ static const struct change changes[] = {
     {.microbatches = 2}, {.recompute = true}, {.shard = true}, {.axis = OTHER_AXES, .times = 2},
     {.axis = PIPE_AXIS, .times = 2}, {.shard = true, .recompute = true, .further = true},
     {.offload = OFFLOAD_OPTIMIZER, .further = true}, {.offload = OFFLOAD_ACTIVATIONS, .further = true},
+    {.shard = true, .offload = OFFLOAD_OPTIMIZER, .further = true},
+    {.offload = OFFLOAD_OPTIMIZER | OFFLOAD_ACTIVATIONS, .further = true},
     {.microbatches = 4, .further = true}, {.microbatches = 4, .recompute = true, .further = true},
     {.axis = OTHER_AXES, .times = 2, .recompute = true, .further = true},
     {.axis = PIPE_AXIS, .times = 2, .recompute = true, .further = true},
@@ -144,11 +146,13 @@ static void try_change(struct module *m, const struct change *c, const struct ax
         text = mem_printf("%s%s`recompute %s`", text, *text ? " and " : "", o->recompute);
     }
     if (c->offload) {
-        static const char *const what[] = {"optimizer", "activations"};
         if (plan->offload & c->offload)
             return;
         o->offload = c->offload;
-        text = mem_printf("`offload %s to host`", what[c->offload == OFFLOAD_ACTIVATIONS]);
+        text = mem_printf("%s%s`offload %s%s%s to host`", text, *text ? " and " : "",
+                          c->offload & OFFLOAD_OPTIMIZER ? "optimizer" : "",
+                          c->offload == (OFFLOAD_OPTIMIZER | OFFLOAD_ACTIVATIONS) ? ", " : "",
+                          c->offload & OFFLOAD_ACTIVATIONS ? "activations" : "");
     }
     int64_t bytes = try_options(m, o);
     if (bytes < 0)
