@@ -59,11 +59,14 @@ static void put_line(FILE *to, struct module *m, int errors, const char *fault)
     put_text(to, x.seconds);
     fprintf(to, "%6.1f%%  ", x.mfu * 100);
     if (limit > 0 && worst > limit)
-        fprintf(to, "no: over %.4g GiB\n", limit / gib);
+        fprintf(to, "no: over %.4g GiB", limit / gib);
     else if (errors)
-        fprintf(to, "rejected: %s\n", fault ? fault : "see --plan");
+        fprintf(to, "rejected: %s", fault ? fault : "see --plan");
     else
-        fprintf(to, "%s\n", limit > 0 ? "yes" : "no limit given");
+        fprintf(to, "%s", limit > 0 ? "yes" : "no limit given");
+    if (x.host_bytes > 0)
+        fprintf(to, "; %.3f GiB to and from host memory", x.host_bytes / gib);
+    fputc('\n', to);
 }
 
 static jmp_buf defect_seen;

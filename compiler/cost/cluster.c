@@ -9,13 +9,13 @@
 /* f32 rates are those of tensor cores that round operands to 19 bits; links are one direction. */
 static const struct cluster known[] = {
     { .name = "h200", .devices = 8, .memory = 141e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
-      .between_latency = 10e-6, .flops = 200e12, .flops16 = 700e12,
+      .between_latency = 10e-6, .host = 55e9, .host_latency = 5e-6, .flops = 200e12, .flops16 = 700e12,
       .stream = 4e12, .call = 4e-6, .exponential = 0 },
     { .name = "h100", .devices = 8, .memory = 80e9, .inside = 450e9, .inside_latency = 3e-6, .between = 50e9,
-      .between_latency = 10e-6, .flops = 200e12, .flops16 = 700e12,
+      .between_latency = 10e-6, .host = 55e9, .host_latency = 5e-6, .flops = 200e12, .flops16 = 700e12,
       .stream = 2.8e12, .call = 4e-6, .exponential = 0 },
     { .name = "a100", .devices = 8, .memory = 80e9, .inside = 300e9, .inside_latency = 4e-6, .between = 25e9,
-      .between_latency = 12e-6, .flops = 80e12, .flops16 = 240e12,
+      .between_latency = 12e-6, .host = 25e9, .host_latency = 5e-6, .flops = 80e12, .flops16 = 240e12,
       .stream = 1.6e12, .call = 4e-6, .exponential = 0 },
 };
 
@@ -31,7 +31,8 @@ static const struct cluster *this_machine(void)
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int cores = online > 0 ? (int)online : 1;
     *c = (struct cluster){ .name = "here", .hosts = 1, .devices = 1 << 20, .inside = 5e9, .inside_latency = 5e-6,
-                           .between = 1e9, .between_latency = 50e-6, .flops = 107e9 * cores, .flops16 = 107e9 * cores,
+                           .between = 1e9, .between_latency = 50e-6, .host = 4e9 * cores, .host_latency = 1e-6,
+                           .flops = 107e9 * cores, .flops16 = 107e9 * cores,
                            .stream = 8e9 * cores, .call = 1e-6, .exponential = 1e-9, .cores = cores };
     return c;
 }
@@ -122,10 +123,10 @@ const char *cluster_text(const struct cluster *c)
         hosts = mem_printf("%lld host%s of ", (long long)c->hosts, c->hosts == 1 ? "" : "s");
     if (c->devices != 1 << 20)
         devices = mem_printf("%lld devices", (long long)c->devices);
-    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us; "
-                      "%.4g TFLOP/s (%.4g in 16 bits); memory %.4g GB/s, %.3g us a call%s",
+    return mem_printf("%s: %s%s; inside a host %.4g GB/s and %.3g us a call, between hosts %.4g GB/s and %.3g us, "
+                      "to host memory %.4g GB/s and %.3g us; %.4g TFLOP/s (%.4g in 16 bits); memory %.4g GB/s, %.3g us a call%s",
                       c->name, hosts, devices, c->inside / 1e9, c->inside_latency * 1e6, c->between / 1e9,
-                      c->between_latency * 1e6, c->flops / 1e12, c->flops16 / 1e12, c->stream / 1e9, c->call * 1e6,
+                      c->between_latency * 1e6, c->host / 1e9, c->host_latency * 1e6, c->flops / 1e12, c->flops16 / 1e12, c->stream / 1e9, c->call * 1e6,
                       c->cores ? mem_printf("; the ranks share these and %d cores", c->cores) : "");
 }
 

@@ -14,6 +14,7 @@ struct cluster {
     int64_t devices;             /* of one host */
     double memory;               /* bytes of one device; 0: unknown */
     double inside, inside_latency, between, between_latency;     /* bytes per second of one device; seconds a call */
+    double host, host_latency;   /* the same of a device's link to the memory of its host */
     double flops, flops16;       /* per second and device, of contractions in f32 and in the 16-bit types */
     double stream;               /* bytes per second that a device's own memory reads and writes */
     double call, exponential;    /* seconds: of any call or launch; of one exponential of an element-wise op */

@@ -5,6 +5,7 @@
  *   collective     alpha-beta, as in the choice of layouts
  *   every call     a fixed time
  *   link           alpha-beta; it delays who waits for it, not who sends
+ *   host memory    alpha-beta; copies to and from it run beside the kernels of their firing, but for ranks that share cores
  *
  * The firings of each stage follow each other in the fixed order; one starts when the one before has ended on its stage
  * and what it receives has come. */
@@ -121,6 +122,11 @@ static double collective_seconds(const struct physical *p, const struct node *n)
     return 0;
 }
 
+static bool crosses_memories(const struct node *n)
+{
+    return n->op == &op_to_host || n->op == &op_to_device;
+}
+
 double node_seconds(const struct physical *p, const struct node *n)
 {
     const struct cluster *c = cluster_of(p);
@@ -128,6 +134,8 @@ double node_seconds(const struct physical *p, const struct node *n)
         return 0;
     if (is_communication(n))
         return collective_seconds(p, n);
+    if (crosses_memories(n))
+        return c->host_latency + (double)value_local_bytes(n->out[0], p->mesh) / (c->host * share(p));
     double bytes = moved_bytes(p, n);
     if (bytes == 0)
         return 0;
@@ -140,30 +148,48 @@ double node_seconds(const struct physical *p, const struct node *n)
 
 /* ---- stages ---- */
 
-struct work { double compute, comm; };
+struct work { double compute, comm, host, host_bytes; };
+
+static void work_add(struct work *sum, const struct work *w, double times)
+{
+    sum->compute += w->compute * times;
+    sum->comm += w->comm * times;
+    sum->host += w->host * times;
+    sum->host_bytes += w->host_bytes * times;
+}
 
 static struct work region_work(const struct physical *p, const struct region *r)
 {
     struct work sum = {0};
     for (int i = 0; r && i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
+        struct work w = {0};
         if (n->body) {
-            struct work w = region_work(p, n->body);
-            sum.compute += w.compute * (double)n->body->count;
-            sum.comm += w.comm * (double)n->body->count;
+            w = region_work(p, n->body);
         } else if (is_communication(n)) {
-            sum.comm += node_seconds(p, n);
+            w.comm = node_seconds(p, n);
+        } else if (crosses_memories(n)) {
+            w.host = node_seconds(p, n);
+            w.host_bytes = (double)value_local_bytes(n->out[0], p->mesh);
         } else {
-            sum.compute += node_seconds(p, n);
+            w.compute = node_seconds(p, n);
         }
+        work_add(&sum, &w, n->body ? (double)n->body->count : 1);
     }
     return sum;
+}
+
+/* Of one firing. */
+static double work_seconds(const struct physical *p, const struct work *w)
+{
+    double device = w->compute + w->comm;
+    return cluster_of(p)->cores ? device + w->host : fmax(device, w->host);
 }
 
 static double duration(const struct physical *p, int stage, enum phase f, int chunk)
 {
     struct work w = region_work(p, p->stages[stage].phase[ENTRY_TRAIN][f][chunk]);
-    return w.compute + w.comm;
+    return work_seconds(p, &w);
 }
 
 /* ---- in time ---- */
@@ -267,6 +293,7 @@ struct prediction predict(const struct module *m)
     double once = 0, most = 0;
     for (int s = 0; s < stages; s++) {
         struct work all = {0};
+        double seconds = 0;
         double here = duration(p, s, PHASE_COUNT, 0) * mb + duration(p, s, PHASE_SETUP, 0) + duration(p, s, PHASE_UPDATE, 0);
         once = fmax(once, here);
         for (int f = 0; f < PHASES; f++)
@@ -274,12 +301,14 @@ struct prediction predict(const struct module *m)
                 const struct region *r = p->stages[s].phase[ENTRY_TRAIN][f][k];
                 struct work w = region_work(p, r);
                 double times = phase_per_microbatch((enum phase)f) ? mb : 1;
-                c.lasts[(s * PHASES + f) * MAX_CHUNK + k] = w.compute + w.comm;
-                all.compute += w.compute * times;
-                all.comm += w.comm * times;
+                double lasts = work_seconds(p, &w);
+                c.lasts[(s * PHASES + f) * MAX_CHUNK + k] = lasts;
+                work_add(&all, &w, times);
+                seconds += lasts * times;
             }
-        if (all.compute + all.comm > most) {
-            most = all.compute + all.comm;
+        x.host_bytes = fmax(x.host_bytes, all.host_bytes);
+        if (seconds > most) {
+            most = seconds;
             x.compute = all.compute;
             x.comm = all.comm;
         }

@@ -10,6 +10,7 @@ struct prediction {
     double bubble;               /* (makespan - busy) / makespan of the scheduled part, in these seconds */
     double flops;                /* of the model in a step: three times the contractions of the forward, all ranks together */
     double mfu;                  /* flops / (seconds * ranks * rate of a rank) */
+    double host_bytes;           /* what the busiest rank copies to and from host memory in a step */
     double comm_bytes;           /* what the busiest rank sends and receives in a step */
 };
 

@@ -43,6 +43,8 @@ static const struct cluster *block(struct frame *f, struct ast *a)
             hosts_line(f, s, c);
         else if (!strcmp(s->name, "link inside"))
             link_line(s, &c->inside, &c->inside_latency);
+        else if (!strcmp(s->name, "link host"))
+            link_line(s, &c->host, &c->host_latency);
         else
             link_line(s, &c->between, &c->between_latency);
     }

@@ -106,9 +106,9 @@ struct ast *memory_node(struct scan *s, struct span at, struct ast *quantity, st
 struct ast *link_node(struct scan *s, struct span at, struct span which_span, const char *which, struct ast *bandwidth,
                       struct ast *latency)
 {
-    if (fails(s, strcmp(which, "inside") != 0 && strcmp(which, "between") != 0))
-        diag_help(diag_error(E_SYNTAX, which_span, "expected 'inside' or 'between', found '%.40s'", which),
-                  "'link inside' joins devices of one host, 'link between' joins hosts");
+    if (fails(s, strcmp(which, "inside") != 0 && strcmp(which, "between") != 0 && strcmp(which, "host") != 0))
+        diag_help(diag_error(E_SYNTAX, which_span, "expected 'inside', 'between' or 'host', found '%.40s'", which),
+                  "'link inside' joins devices of one host, 'link between' hosts, 'link host' a device and host memory");
     expect_unit(s, bandwidth, RATE, "a bandwidth", "450 GB/s");
     expect_unit(s, latency, SECONDS, "a latency", "3 us");
     struct ast *both = node_make(AST_LIST, span_join(bandwidth->span, latency->span), NULL, 2, bandwidth, latency);

@@ -31,5 +31,24 @@ END
 grep -q '^good .*no limit given$' table || fail "no line for good"
 grep -q '^small .*no: over' table || fail "small does not fit"
 grep -q '^wrong .*rejected: E0' table || fail "wrong is rejected"
+
+# What goes to host memory is in the step: states of 4096 B, two of them, there and back once.
+cat >far.flow <<'END'
+dim N = 8, D = 32
+model M(x: f32[N, D]) {
+    param w: f32[D, D] = normal(std = 0.1)
+    y = x @ w
+    return sum(y * y) / N
+}
+plan none { mesh m = [dp: 2]; sbp x = {dp: S(N)}; cluster { link host 1 KB/s 5 us } }
+plan fast { mesh m = [dp: 2]; sbp x = {dp: S(N)}; offload optimizer to host }
+plan slow { mesh m = [dp: 2]; sbp x = {dp: S(N)}; offload optimizer to host; cluster { link host 1 KB/s 5 us } }
+train { data { x = raw("x.bin", f32) }; steps 1; optimizer adamw { lr = 0.1 } }
+END
+"$flowc" far.flow --plans >table || fail "far.flow refused"
+grep -q '^none .* ms .*yes$' table || fail "nothing of plan none goes to the host"
+grep -q '^fast .* ms .*; 0.000 GiB to and from host memory$' table || fail "no line for fast"
+grep -q '^slow .* 16\.[0-9]* s ' table || fail "16 KB at 1 KB/s take 16 s"
+grep -q 'to host memory 1e-06 GB/s and 5 us' table || fail "the link to the host is not among the constants"
 "$flowc" nothere.flow --plans >table 2>errors && fail "a missing file is fine"
 grep -q 'cannot read' errors || fail "no word about the missing file"
