@@ -5,6 +5,7 @@
 #include "ast.h"
 #include "graph.h"
 #include "../runtime/fl_lr.h"
+#include "../runtime/fl_readers.h"
 
 struct firing;
 
@@ -193,17 +194,22 @@ enum lr_kind {
 #undef LR
 };
 struct op;
+struct data_file { const char *name, *mask; double weight; };     /* mask: NULL without */
 struct data_binding {            /* tokens, targets = next_token("f", u16) */
     const char *inputs[2];       /* names of model inputs, in order */
     int ninput;
-    const char *reader;          /* "next_token" or "raw" */
-    const char *file;
-    const char *element;         /* u16 u32 ... */
+    enum fl_reader reader;
+    enum fl_element element;
+    struct data_file *files;     /* stb_ds array */
+    bool weighted, shuffle;
+    double low, high;            /* the part of each file that is read, from 0 to 1 */
     double scale, shift;         /* raw: the tensor is element * scale + shift; 1 and 0 without arithmetic */
     int64_t limit;               /* i32: numbers are indices below this; 0: any number */
     bool has_ignore;             /* .. or this one */
     int64_t ignore;
-    struct span span;
+    bool has_blank;              /* targets that are this token become `ignore` */
+    int64_t blank;
+    struct span span, blank_span;        /* blank_span: of what needs targets with an ignore value */
 };
 struct train_spec {
     bool present;

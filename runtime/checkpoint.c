@@ -135,12 +135,14 @@ char *fl_checkpoint_refuse(const char *dir)
     return complaint;
 }
 
-static json_t *positions(void)
+static json_t *positions(bool epochs)
 {
     json_t *list = json_array();
-    for (int i = 0; i < fl_program.ndata; i++)
+    for (int i = 0; i < fl_program.ndata; i++) {
+        struct fl_position p = fl_reader_position(i);
         if (fl_program.data[i].entry == FL_TRAIN)
-            json_array_append_new(list, json_integer(fl_reader_position(i)));
+            json_array_append_new(list, json_integer(epochs ? p.epoch : p.at));
+    }
     return list;
 }
 
@@ -177,8 +179,8 @@ void fl_checkpoint_save(struct fl_run *run, const char *dir, int64_t done)
     fl_weights_write(run, tensors, true);
     fl_reader_seek(FL_TRAIN, done);
     if (root) {
-        json_t *j = json_pack("{s:i, s:I, s:o, s:s, s:s}", "version", 2, "step", (json_int_t)done, "positions",
-                              positions(), "seed", fl_printf("%llu", (unsigned long long)run->step.seed), "checksum",
+        json_t *j = json_pack("{s:i, s:I, s:o, s:o, s:s, s:s}", "version", 2, "step", (json_int_t)done, "positions",
+                              positions(false), "epochs", positions(true), "seed", fl_printf("%llu", (unsigned long long)run->step.seed), "checksum",
                               checksum(tensors));
         char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
         if (!text || !write_text(fl_printf("%s/state.json", fresh), text))
@@ -212,7 +214,8 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     json_t *j = json_load_file(state, 0, &error);
     const char *seed = json_string_value(json_object_get(j, "seed")),
                *sum = json_string_value(json_object_get(j, "checksum"));
-    json_t *step = json_object_get(j, "step"), *at = json_object_get(j, "positions");
+    json_t *step = json_object_get(j, "step"), *at = json_object_get(j, "positions"),
+           *epochs = json_object_get(j, "epochs");
     if (!j)
         complaint = fl_printf("%s: %s", state, error.text);
     else if (!json_is_integer(step) || !seed || !sum || json_integer_value(json_object_get(j, "version")) != 2)
@@ -230,8 +233,12 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     int64_t done = json_integer_value(step);
     size_t file = 0;
     for (int i = 0; i < fl_program.ndata; i++)
-        if (fl_program.data[i].entry == FL_TRAIN && file < json_array_size(at))
-            fl_reader_resume(i, done, json_integer_value(json_array_get(at, file++)));
+        if (fl_program.data[i].entry == FL_TRAIN && file < json_array_size(at)) {
+            struct fl_position p = { json_integer_value(json_array_get(epochs, file)),
+                                     json_integer_value(json_array_get(at, file)) };
+            fl_reader_resume(i, done, p);
+            file++;
+        }
     json_decref(j);
     return done;
 }

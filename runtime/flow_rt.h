@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include "fl_lr.h"
 #include "fl_math.h"
+#include "fl_readers.h"
 #include "fl_types.h"
 
 #ifdef __cplusplus
@@ -102,16 +103,27 @@ struct fl_input {                        /* a model input of one entry */
     int binding;                         /* index into fl_program.data, or -1: filled by the sampler */
     int part;                            /* which of the binding's inputs: 0 tokens, 1 targets */
 };
+struct fl_data_file {
+    const char *name;                    /* relative to the current directory */
+    const char *mask;                    /* u8, one for each token: 0 where the target counts nowhere; NULL: none */
+    double weight;
+};
 struct fl_data {                         /* tokens, targets = next_token("input.bin", u16) */
     enum fl_entry entry;
-    const char *reader;                  /* "next_token" or "raw" */
-    const char *file;                    /* relative to the current directory */
-    const char *element;                 /* u8 u16 u32 i32 f32 */
+    enum fl_reader reader;
+    enum fl_element element;
+    int nfile;
+    const struct fl_data_file *file;
+    bool weighted;                       /* rows come from the files by their weights, not file after file */
+    bool shuffle;
+    double low, high;                    /* the part of each file that is read, from 0 to 1 */
     int64_t limit;                       /* i32: indices must be below; 0: any number */
     const char *where;                   /* "gpt.flow:77" */
     double scale, shift;                 /* raw into an f32 input: element * scale + shift */
-    int has_ignore;                      /* .. or be this number, which counts nowhere */
+    bool has_ignore;                     /* .. or be this number, which counts nowhere */
     int64_t ignore;
+    bool has_blank;                      /* targets that are this token become `ignore` */
+    int64_t blank;
 };
 struct fl_output_spec {                  /* an output or metric of one entry */
     enum fl_entry entry;

@@ -94,7 +94,7 @@ static int64_t begin(struct fl_run *run, const struct fl_options *o)
 }
 
 /* Opens the evaluation's data. With --data the program's own may be absent: then there is no evaluation. */
-static bool open_evaluation(const struct fl_options *o)
+static bool open_evaluation(const struct fl_run *run, const struct fl_options *o)
 {
     int there = fl_reader_exists(FL_EVALUATE);
     FL_MPI(MPI_Allreduce(MPI_IN_PLACE, &there, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
@@ -103,7 +103,7 @@ static bool open_evaluation(const struct fl_options *o)
             fl_report_note("no evaluation: the program's held-out data are not here (--eval-data F gives others)");
         return false;
     }
-    fl_reader_open(FL_EVALUATE, o->eval_data);
+    fl_reader_open(FL_EVALUATE, o->eval_data, run->step.seed);
     return true;
 }
 
@@ -113,8 +113,8 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     check_outputs(run, o);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
     if (p->train && last > done)
-        fl_reader_open(FL_TRAIN, o->data);
-    bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(o);
+        fl_reader_open(FL_TRAIN, o->data, run->step.seed);
+    bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
     fl_report_start(o, done > 0);
     for (int64_t k = done; k < last; k++) {
         train_step(run, k, last);

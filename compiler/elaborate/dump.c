@@ -42,10 +42,28 @@ static void dump_param(FILE *to, const struct param *p)
 static void dump_data(FILE *to, const struct data_binding *data)
 {
     for (int i = 0; i < arrlen(data); i++) {
-        fprintf(to, "  data %s%s%s = %s(\"%s\", %s)", data[i].inputs[0], data[i].ninput > 1 ? ", " : "",
-                data[i].ninput > 1 ? data[i].inputs[1] : "", data[i].reader, data[i].file, data[i].element);
-        if (data[i].scale != 1 || data[i].shift != 0)
-            fprintf(to, " * %.9g + %.9g", data[i].scale, data[i].shift);
+        const struct data_binding *d = &data[i];
+        int n = (int)arrlen(d->files);
+        fprintf(to, "  data %s%s%s = %s(%s", d->inputs[0], d->ninput > 1 ? ", " : "", d->ninput > 1 ? d->inputs[1] : "",
+                reader_name(d->reader), n > 1 ? "[" : "");
+        for (int f = 0; f < n; f++)
+            fprintf(to, "%s\"%s\"", f ? ", " : "", d->files[f].name);
+        fprintf(to, "%s, %s", n > 1 ? "]" : "", element_name(d->element));
+        for (int f = 0; f < n && d->weighted; f++)
+            fprintf(to, "%s%.9g%s", f ? ", " : ", weights = [", d->files[f].weight, f + 1 < n ? "" : "]");
+        if (d->low > 0)
+            fprintf(to, ", last = %.9g", 1 - d->low);
+        if (d->high < 1)
+            fprintf(to, ", first = %.9g", d->high);
+        if (d->shuffle)
+            fputs(", shuffle = true", to);
+        for (int f = 0; f < n && d->files[0].mask; f++)
+            fprintf(to, "%s\"%s\"%s", f ? ", " : ", mask = [", d->files[f].mask, f + 1 < n ? "" : "]");
+        if (d->has_blank)
+            fprintf(to, ", ignore = %lld", (long long)d->blank);
+        fputs(")", to);
+        if (d->scale != 1 || d->shift != 0)
+            fprintf(to, " * %.9g + %.9g", d->scale, d->shift);
         fputc('\n', to);
     }
 }

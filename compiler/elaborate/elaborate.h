@@ -205,6 +205,8 @@ struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout,
 void data_read(struct frame *f, struct ast *data, struct data_binding **to);
 void train_collect(struct elab *e);                  /* train, evaluate, sample */
 void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
+const char *reader_name(enum fl_reader r);             /* data.c; as in the language */
+const char *element_name(enum fl_element e);
 void data_ranges(struct graph *g, struct data_binding *data);   /* ranges.c: fills limit and ignore */
 struct ast **train_patterns(struct elab *e);         /* all patterns of decay and frozen; stb_ds array */
 void params_rules(struct elab *e);                   /* decay and frozen patterns */

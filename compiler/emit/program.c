@@ -98,6 +98,11 @@ static struct bound *bindings(const struct module *m)
     return list;
 }
 
+static const char *truth(bool b)
+{
+    return b ? "true" : "false";
+}
+
 static void emit_inputs(struct module *m, FILE *to)
 {
     struct item *list = items(m, &op_input);
@@ -115,14 +120,30 @@ static void emit_inputs(struct module *m, FILE *to)
         fprintf(to, "    {%s, %s, %s, %d, %d},\n", entry_text(list[i].entry), c_string(list[i].name),
                 tensor_text(m->physical->mesh, list[i].name, v->type, v->ndim, v->dim, &v->lay), binding, part);
     }
-    fprintf(to, "    {FL_TRAIN, NULL, {NULL, FL_F32, 0, {{0}}}, -1, 0},\n};\nstatic const struct fl_data data[] = {\n");
+    fputs("    {FL_TRAIN, NULL, {NULL, FL_F32, 0, {{0}}}, -1, 0},\n};\n", to);
+    for (int b = 0; b < arrlen(data); b++) {
+        const struct data_file *file = data[b].data->files;
+        fprintf(to, "static const struct fl_data_file data_files_%d[] = {", b);
+        for (int f = 0; f < arrlen(file); f++)
+            fprintf(to, "%s{%s, %s, %.17g}", f ? ", " : "", c_string(file[f].name), c_string(file[f].mask), file[f].weight);
+        fputs("};\n", to);
+    }
+#define READER(id, name, gives, after, elements) "FL_READER_" #id,
+    static const char *const reader[] = {FL_READERS(READER)};
+#undef READER
+#define ELEMENT(id, name, bytes) "FL_ELEMENT_" #id,
+    static const char *const element[] = {FL_ELEMENTS(ELEMENT)};
+#undef ELEMENT
+    fputs("static const struct fl_data data[] = {\n", to);
     for (int b = 0; b < arrlen(data); b++) {
         const struct data_binding *d = data[b].data;
-        fprintf(to, "    {%s, %s, %s, %s, %lld, %s, %.17g, %.17g, %d, %lld},\n", entry_text(data[b].entry),
-                c_string(d->reader), c_string(d->file), c_string(d->element), (long long)d->limit,
-                c_string(span_where(d->span)), d->scale, d->shift, d->has_ignore, (long long)d->ignore);
+        fprintf(to, "    {%s, %s, %s, %d, data_files_%d, %s, %s, %.17g, %.17g, %lld, %s,\n     %.17g, %.17g, %s, %lld, %s, "
+                "%lld},\n", entry_text(data[b].entry), reader[d->reader], element[d->element], (int)arrlen(d->files), b,
+                truth(d->weighted), truth(d->shuffle), d->low, d->high, (long long)d->limit, c_string(span_where(d->span)),
+                d->scale, d->shift, truth(d->has_ignore), (long long)d->ignore, truth(d->has_blank), (long long)d->blank);
     }
-    fprintf(to, "    {FL_TRAIN, NULL, NULL, NULL, 0, NULL, 1, 0, 0, 0},\n};\n");
+    fputs("    {FL_TRAIN, FL_READER_RAW, FL_ELEMENT_U8, 0, NULL, false, false, 0, 1, 0, NULL, 1, 0, false, 0, false, 0},\n};\n",
+          to);
     list = items(m, &op_output);
     fputs("static const struct fl_output_spec outputs[] = {\n", to);
     for (int i = 0; i < arrlen(list); i++) {

@@ -19,9 +19,13 @@ static const struct fl_input inputs[] = {
     { FL_EVALUATE, "targets", BATCH, 1, 1 },
     { FL_SAMPLE, "tokens", BATCH, -1, 0 },
 };
+static const struct fl_data_file train_files[] = { { "train.bin", NULL, 1 } }, held_files[] = { { "held.bin", NULL, 1 } };
+#define TOKENS(of, files, at)                                                                                        \
+    { .entry = of, .reader = FL_READER_NEXT_TOKEN, .element = FL_ELEMENT_U16, .nfile = 1, .file = files, .high = 1, \
+      .limit = V, .where = at, .scale = 1 }
 static const struct fl_data data[] = {
-    { FL_TRAIN, "next_token", "train.bin", "u16", V, "bigram.flow:9", 1, 0, 0, 0 },
-    { FL_EVALUATE, "next_token", "held.bin", "u16", V, "bigram.flow:12", 1, 0, 0, 0 },
+    TOKENS(FL_TRAIN, train_files, "bigram.flow:9"),
+    TOKENS(FL_EVALUATE, held_files, "bigram.flow:12"),
 };
 static const struct fl_output_spec outputs[] = {
     { FL_TRAIN, "loss", { "loss", FL_F32, 0, { { 0 } } } },
