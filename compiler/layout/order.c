@@ -119,6 +119,13 @@ static bool follow(const struct value *v, const struct value *like, int *perm)
     return true;
 }
 
+/* The attention kernels write rows whose last dim is dense. */
+static bool writable(const struct value *v, const int *perm)
+{
+    bool rows = v->def && (v->def->op == &op_attention || v->def->op == &op_attention_grad);
+    return !rows || perm[v->ndim - 1] == v->ndim - 1;
+}
+
 void order_choose(const struct value *v, struct node ***readers, bool plain, int *perm)
 {
     int best = 1 << 20, candidate[MAX_DIM];
@@ -135,7 +142,7 @@ void order_choose(const struct value *v, struct node ***readers, bool plain, int
         }
     }
 #define TRY(made)                                                                                                      \
-    if ((made) && complete(candidate, v->ndim) && cost(v, readers, candidate) < best) {                                \
+    if ((made) && complete(candidate, v->ndim) && writable(v, candidate) && cost(v, readers, candidate) < best) {      \
         best = cost(v, readers, candidate);                                                                            \
         memcpy(perm, candidate, sizeof candidate);                                                                     \
     }
