@@ -196,7 +196,7 @@ static void zero_rows(float *x, int64_t rows, int64_t step, int64_t n)
 void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const float *q, const float *k, const float *v,
                        const uint8_t *keep, const struct fl_attention *a)
 {
-    int64_t group = a->heads / a->kv_heads;
+    int64_t group = a->kv_heads ? a->heads / a->kv_heads : 0;    /* a rank may have no head at all */
 #pragma omp parallel for schedule(dynamic) if (a->batch * a->kv_heads > 1)
     for (int64_t i = 0; i < a->batch * a->kv_heads; i++) {
         int64_t b = i / a->kv_heads, g = i % a->kv_heads;
