@@ -55,8 +55,9 @@ void list_ops(FILE *to)
             "leaves the result P(sum)), `t^` must be whole, `_` is never split, `b..` are the dims left over. **P passes**\n"
             "through these operands and no others: `{a}` says that the result is P(sum) when operand a is and the others\n"
             "are whole, `{a, b}` when both are, `{*}` when all are; `max{a}` and `min{a}` say the same of P(max) and\n"
-            "P(min), `max{a}:min` turns one into the other. Layouts over several axes are formed axis by axis. The rule\n"
-            "gate (`ctest -R ops`) holds every line of this to what the ops compute.\n");
+            "P(min), `max{a}:min` turns one into the other. Layouts over several axes are formed axis by axis, but\n"
+            "nothing is P(max) over one and P(min) over another. The rule gate (`ctest -R ops`) holds every line of this to\n"
+            "what the ops compute.\n");
     for (const struct op *const *p = op_table; *p; p++) {
         const struct op *op = *p;
         if (op->flags & (OP_INTERNAL | OP_BOXING))

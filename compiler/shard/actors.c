@@ -20,8 +20,26 @@ int value_fixed(const struct sharding *s, const struct value *v, int axis)
     return f->axes >> axis & 1 ? sbp_code(f->lay.ax[axis]) : CODE_NONE;
 }
 
+bool layout_clashes(const struct layout *l, const struct mesh *m, int *max, int *min)
+{
+    *max = *min = -1;
+    for (int a = 0; a < m->naxis; a++)
+        if (l->ax[a].kind == SBP_P && m->axis[a].size > 1 && l->ax[a].dim != REDUCE_SUM)
+            *(l->ax[a].dim == REDUCE_MAX ? max : min) = a;
+    return *max >= 0 && *min >= 0;
+}
+
 bool code_legal(struct sharding *s, const struct value *v, const struct layout *others, int axis, int code)
 {
+    if (code_is_partial(code)) {
+        struct layout l = *others;
+        int max, min;
+        for (int a = 0; a < s->mesh->naxis; a++)
+            if (s->joint >> a & 1)
+                l.ax[a] = (struct sbp){ 0 };
+        l.ax[axis] = code_sbp(code);
+        return !layout_clashes(&l, s->mesh, &max, &min);
+    }
     if (!code_is_split(code))
         return true;
     int d = code - CODE_S;
@@ -70,6 +88,9 @@ static int64_t split_parts(const struct sharding *s, const struct layout *l, int
 
 bool layout_divides(const struct sharding *s, const struct value *v, const struct layout *l)
 {
+    int max, min;
+    if (layout_clashes(l, s->mesh, &max, &min))
+        return false;
     for (int d = 0; d < v->ndim; d++) {
         int axes, only = 0;
         int64_t parts = split_parts(s, l, d, &axes, &only);

@@ -118,6 +118,16 @@ bool layout_resolve(struct sharding *s, const struct layout_part *parts, const s
             }
         }
     }
+    int max, min;
+    if (layout_clashes(lay, m, &max, &min)) {
+        if (first_refusal(s, parts[0].span)) {
+            struct diag *d = diag_error(E_LAYOUT_LINE, parts[0].span, "'%s' cannot be P(max) over '%s' and P(min) over '%s' at once",
+                                        t->name, m->axis[max].name, m->axis[min].name);
+            diag_note(d, "a rank with nothing to add holds -inf for a maximum, +inf for a minimum: along both it would hold no number");
+            diag_help(d, "leave one of the two axes out: it is reduced first");
+        }
+        return false;
+    }
     for (int d = 0; d < t->ndim; d++) {
         unsigned split = 0;
         int64_t n = 1;

@@ -110,6 +110,9 @@ bool code_legal(struct sharding *s, const struct value *v, const struct layout *
 const struct plan_line *param_line(const struct sharding *s, const struct value *v);    /* of a param node's output, or NULL */
 int value_fixed(const struct sharding *s, const struct value *v, int axis);        /* code, or CODE_NONE */
 bool layout_divides(const struct sharding *s, const struct value *v, const struct layout *l);    /* over all axes together */
+/* P(max) over one axis and P(min) over another: a rank that has nothing to add along both would hold -inf + inf, which is no
+ * number. No value is so laid out. *max, *min: such axes, or -1. */
+bool layout_clashes(const struct layout *l, const struct mesh *m, int *max, int *min);
 bool layout_even(const struct sharding *s, const struct value *v, const struct layout *l);
 bool writes_in_place(const struct node *n, int operand);
 
