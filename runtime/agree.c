@@ -4,13 +4,14 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void fl_agree(const char *complaint)
 {
     int size, first, mine;
     FL_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     mine = complaint ? fl_rank_number : size;
-    FL_MPI(MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+    FL_WORLD(MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
     if (first == size)
         return;
     if (first == fl_rank_number)
@@ -18,4 +19,19 @@ void fl_agree(const char *complaint)
     fflush(NULL);
     MPI_Finalize();
     exit(1);
+}
+
+static int votes[4], counted[4];
+static MPI_Request request;
+
+void fl_vote_begin(const int *mine, int n)
+{
+    memcpy(votes, mine, (size_t)n * sizeof *votes);
+    FL_MPI(MPI_Iallreduce(votes, counted, n, MPI_INT, MPI_MAX, MPI_COMM_WORLD, &request));
+}
+
+void fl_vote_end(int *largest, int n)
+{
+    FL_WORLD(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    memcpy(largest, counted, (size_t)n * sizeof *votes);
 }

@@ -17,6 +17,8 @@ __attribute__((noreturn, format(printf, 1, 2))) void fl_refuse(const char *fact,
 /* An MPI call: FL_MPI(MPI_Barrier(comm)). */
 void fl_mpi_check(int status, const char *call, const char *file, int line);
 #define FL_MPI(call) fl_mpi_check(call, #call, __FILE__, __LINE__)
+/* The same where this rank may have to wait for any other. */
+#define FL_WORLD(call) (fl_waiting("all ranks"), fl_mpi_check(call, #call, __FILE__, __LINE__), fl_waiting(NULL))
 void *fl_alloc(int64_t bytes);                       /* zeroed, 64-byte aligned; never NULL */
 char *fl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));     /* allocated text */
 
@@ -24,6 +26,7 @@ char *fl_printf(const char *format, ...) __attribute__((format(printf, 1, 2))); 
 void fl_watchdog_start(void);
 void fl_watchdog_stop(void);
 void fl_waiting(const char *peers);                  /* in a blocking wait from now on; NULL: no longer */
+void fl_alive(void);                                 /* something moves, if not the step */
 #ifdef __cplusplus
 }
 #endif

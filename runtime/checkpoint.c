@@ -1,16 +1,17 @@
-/* A checkpoint is a folder DIR/step_000500: tensors.safetensors holds parameters and states under their paths,
- * state.json the step, the reader's positions, the seed and a checksum of the tensors. DIR/latest holds its name. The
- * folder is written under another name, made durable and renamed, then latest is replaced in one rename, then older
- * folders go: in whatever moment a run is killed, latest names a complete checkpoint. DIR appears with its first one. */
+/* Saving and resuming. Saving: every block of a parameter or state is brought together on one of the ranks that hold it,
+ * the one with the least to write, whose thread writes its file; when all files are on the disk, rank 0 writes the
+ * manifest and puts the folder into place, in its thread too. Ranks move from one phase to the next together, between
+ * steps. */
 #include "checkpoint.h"
 #include "agree.h"
 #include "check.h"
+#include "gather.h"
+#include "manifest.h"
 #include "reader.h"
 #include "weights.h"
+#include "writing.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,95 +19,130 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_SPACE = 64 };
+/* ---- named numbers ---- */
 
-/* FNV-1a over 8-byte words, the tail padded with zeros. */
-static char *checksum(const char *file)
+static struct scalar { const char *name; double *value; } *scalars;
+static int nscalar;
+
+void fl_checkpoint_scalar(const char *name, double *value)
 {
-    FILE *from = fopen(file, "rb");
-    if (!from)
-        return NULL;
-    uint64_t h = 0xcbf29ce484222325u, words[8192];
-    size_t n;
-    do {
-        memset(words, 0, sizeof words);
-        n = fread(words, 1, sizeof words, from);
-        for (size_t i = 0; i < (n + 7) / 8; i++)
-            h = (h ^ words[i]) * 0x100000001b3u;
-    } while (n == sizeof words);
-    bool bad = ferror(from);
-    fclose(from);
-    return bad ? NULL : fl_printf("%016llx", (unsigned long long)h);
+    scalars = realloc(scalars, (size_t)(nscalar + 1) * sizeof *scalars);
+    if (!scalars)
+        FL_FAIL(NULL, "out of memory");
+    scalars[nscalar++] = (struct scalar){ name, value };
 }
 
-static bool is_directory(const char *path)
+static json_t *scalars_now(void)
 {
-    struct stat s;
-    return !stat(path, &s) && S_ISDIR(s.st_mode);
+    json_t *object = json_object();
+    for (int i = 0; i < nscalar; i++)
+        json_object_set_new(object, scalars[i].name, json_real(*scalars[i].value));
+    return object;
 }
 
-/* What a directory lists is on the disk when this returns. */
-static bool settle(const char *directory)
+/* A number the program does not know would be lost without a word. */
+static char *scalars_take(json_t *object)
 {
-    int fd = open(directory, O_RDONLY | O_DIRECTORY);
-    bool fine = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    if (fd >= 0)
-        close(fd);
-    return fine;
+    const char *name;
+    json_t *v;
+    json_object_foreach(object, name, v) {
+        int i = 0;
+        while (i < nscalar && strcmp(scalars[i].name, name))
+            i++;
+        if (i == nscalar)
+            return fl_printf("it has a number '%s', which the program has not", name);
+        *scalars[i].value = json_number_value(v);
+    }
+    return NULL;
 }
 
-static bool write_text(const char *path, const char *text)
+/* Where the data of a step begin, as the manifest has them: of each data of train its place, and its epoch. */
+static struct { int64_t step; json_t *positions, *epochs; } loaded = { .step = -1 };
+
+/* At the step that was loaded they are as they were, whether the data have been opened since or not. */
+static json_t *positions(int64_t done, bool epochs)
 {
-    FILE *to = fopen(path, "w");
-    bool fine = to && fputs(text, to) >= 0 && fflush(to) == 0 && fsync(fileno(to)) == 0;
-    return (!to || fclose(to) == 0) && fine;
+    if (done == loaded.step)
+        return json_deep_copy(epochs ? loaded.epochs : loaded.positions);
+    json_t *list = json_array();
+    fl_reader_seek(FL_TRAIN, done);
+    for (int i = 0; i < fl_program.ndata; i++) {
+        struct fl_position p = fl_reader_position(i);
+        if (fl_program.data[i].entry == FL_TRAIN)
+            json_array_append_new(list, json_integer(epochs ? p.epoch : p.at));
+    }
+    return list;
 }
 
-static void remove_step(const char *dir, const char *name)
+static void take_positions(const struct fl_manifest *m)
 {
-    unlink(fl_printf("%s/%s/tensors.safetensors.part", dir, name));
-    unlink(fl_printf("%s/%s/tensors.safetensors", dir, name));
-    unlink(fl_printf("%s/%s/state.json", dir, name));
-    rmdir(fl_printf("%s/%s", dir, name));
+    json_t *at = json_object_get(m->root, "positions"), *epochs = json_object_get(m->root, "epochs");
+    size_t n = 0;
+    loaded.step = m->step;
+    loaded.positions = json_is_array(at) ? json_deep_copy(at) : json_array();
+    loaded.epochs = json_array();
+    for (int i = 0; i < fl_program.ndata; i++) {
+        if (fl_program.data[i].entry != FL_TRAIN || n >= json_array_size(at))
+            continue;
+        struct fl_position p = { json_integer_value(json_array_get(epochs, n)), json_integer_value(json_array_get(at, n)) };
+        json_array_append_new(loaded.epochs, json_integer(p.epoch));
+        fl_reader_resume(i, m->step, p);
+        n++;
+    }
 }
 
-static bool complete(const char *dir, const char *name)
-{
-    return !strncmp(name, "step_", 5) && !strpbrk(name, "/.") && strlen(name) < NAME_SPACE &&
-           !access(fl_printf("%s/%s/state.json", dir, name), R_OK);
-}
+/* ---- who writes what: found out at the first save ---- */
 
-/* The name of the folder to resume from, or NULL: what latest says, else the one of the highest step. */
-static char *newest(const char *dir)
+static struct { int nfamily; struct fl_family *family; int nfile; int *file; int64_t *load; } plan;    /* file: of a rank, or -1 */
+static struct slot { int family, writer; int64_t block; } *slots;
+static int nslot;
+
+static void make_plan(struct fl_run *run)
 {
-    char name[NAME_SPACE + 1] = "";
-    FILE *latest = fopen(fl_printf("%s/latest", dir), "r");
-    int read = latest ? fscanf(latest, "%64s", name) : 0;
-    if (latest)
-        fclose(latest);
-    if (read == 1 && complete(dir, name))
-        return fl_printf("%s", name);
-    char *best = NULL;
-    long long most = -1;
-    DIR *list = opendir(dir);
-    for (struct dirent *e; list && (e = readdir(list));)
-        if (complete(dir, e->d_name) && strtoll(e->d_name + 5, NULL, 10) > most) {
-            most = strtoll(e->d_name + 5, NULL, 10);
-            best = fl_printf("%s", e->d_name);
+    const struct fl_class *class = run->rank->class_;
+    int64_t n = 0;
+    plan.family = fl_alloc(class->nparam * (int64_t)sizeof *plan.family);
+    plan.load = fl_alloc(fl_program.nranks * (int64_t)sizeof *plan.load);
+    plan.file = fl_alloc(fl_program.nranks * (int64_t)sizeof *plan.file);
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i)) {
+        plan.family[plan.nfamily++] = fl_family_of(run, i);
+        n += fl_blocks_all(&class->param[i]);
+    }
+    slots = fl_alloc(n * (int64_t)sizeof *slots);
+    for (int i = 0; i < plan.nfamily; i++)
+        for (int64_t b = 0; b < fl_blocks_all(plan.family[i].p); b++) {
+            int writer = fl_family_writer(&plan.family[i], b, plan.load);
+            plan.load[writer] += fl_tensor_count(&plan.family[i].p->tensor) + 1;
+            slots[nslot++] = (struct slot){ .family = i, .writer = writer, .block = b };
         }
-    if (list)
-        closedir(list);
-    return best;
+    for (int r = 0; r < fl_program.nranks; r++)
+        plan.file[r] = plan.load[r] ? plan.nfile++ : -1;
 }
 
-static void remove_older(const char *dir, const char *keep)
+static char *file_name(int rank) { return fl_printf("tensors-%05d-of-%05d.safetensors", plan.file[rank] + 1, plan.nfile); }
+
+/* ---- saving ---- */
+
+static enum { NOTHING, FILES, MANIFEST } phase;
+static struct fl_checkpoint_to target;
+static struct { char *home, *name, *fresh; int64_t done; json_t *manifest; } save;
+
+static char *host_name(void)
 {
-    DIR *list = opendir(dir);
-    for (struct dirent *e; list && (e = readdir(list));)
-        if (!strncmp(e->d_name, "step_", 5) && strcmp(e->d_name, keep))
-            remove_step(dir, e->d_name);
-    if (list)
-        closedir(list);
+    static char name[256];
+    return gethostname(name, sizeof name - 1) ? "its host" : name;
+}
+
+/* Does this rank see what rank 0 has made? A network's file system may take a moment. */
+static char *look_for(const char *path, const char *option, const char *dir)
+{
+    for (int i = 0; access(path, F_OK); i++) {
+        if (i == 30)
+            return fl_printf("%s %s: rank %d on %s does not see what rank 0 made there: all ranks need one directory, by "
+                             "the same path", option, dir, fl_rank_number, host_name());
+        usleep(100000);
+    }
+    return NULL;
 }
 
 static bool is_empty(const char *dir)
@@ -120,125 +156,260 @@ static bool is_empty(const char *dir)
     return entries <= 2;                 /* itself and its parent */
 }
 
-char *fl_checkpoint_refuse(const char *dir)
+static char *refuse(const char *dir, const char *home)
 {
     struct stat s;
     bool there = !lstat(dir, &s);
-    char *home = there ? fl_printf("%s", dir) : fl_printf("%s.new", dir);
-    if (there && (!is_directory(dir) || (!newest(dir) && !is_empty(dir))))
+    char *newest = there ? fl_manifest_newest(dir) : NULL;
+    if (there && (!fl_is_directory(dir) || (!newest && !is_empty(dir))))
         return fl_printf("--save %s: it exists and is no directory of checkpoints; name another one", dir);
+    free(newest);
     if (!there && mkdir(home, 0777) && errno != EEXIST)
         return fl_printf("--save %s: cannot make %s: %s", dir, home, strerror(errno));
-    char *complaint = access(home, W_OK) ? fl_printf("--save %s: cannot write there: %s", dir, strerror(errno)) : NULL;
-    if (!there)
-        rmdir(home);
+    return access(home, W_OK) ? fl_printf("--save %s: cannot write there: %s", dir, strerror(errno)) : NULL;
+}
+
+void fl_checkpoint_prepare(const struct fl_checkpoint_to *to)
+{
+    bool root = fl_rank_number == 0;
+    target = *to;
+    struct stat s;
+    int there = !lstat(to->dir, &s);
+    FL_WORLD(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    char *home = fl_printf(there ? "%s" : "%s.new", to->dir), *mark = NULL, *complaint = NULL;
+    int64_t number = getpid();
+    FL_WORLD(MPI_Bcast(&number, 1, MPI_INT64_T, 0, MPI_COMM_WORLD));
+    mark = fl_printf("%s/.seen_by_all_%lld", home, (long long)number);
+    if (root) {
+        complaint = refuse(to->dir, home);
+        FILE *f = complaint ? NULL : fopen(mark, "w");
+        if (!complaint && (!f || fclose(f)))
+            complaint = fl_printf("--save %s: cannot write there: %s", to->dir, strerror(errno));
+    }
+    fl_agree(complaint);
+    complaint = look_for(mark, "--save", to->dir);
+    int blind = complaint != NULL;
+    FL_WORLD(MPI_Allreduce(MPI_IN_PLACE, &blind, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    if (root) {
+        unlink(mark);
+        if (!there)
+            rmdir(home);
+    }
+    if (blind)
+        fl_agree(complaint);
+    free(mark);
+    free(home);
+}
+
+bool fl_checkpoint_pending(void) { return phase != NOTHING; }
+bool fl_checkpoint_busy(void) { return fl_writing_busy(); }
+
+/* On every rank the same names; the directory is made by rank 0. */
+static void name_folder(const char *dir, int64_t done)
+{
+    char *complaint = NULL;
+    int there = fl_is_directory(dir), again = 1;
+    FL_WORLD(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    save.home = fl_printf(there ? "%s" : "%s.new", dir);
+    save.done = done;
+    if (fl_rank_number == 0) {
+        fl_folder_sweep(save.home);
+        while (fl_is_directory(fl_printf(again > 1 ? "%s/step_%06lld_%d" : "%s/step_%06lld", save.home, (long long)done, again)))
+            again++;
+    }
+    FL_WORLD(MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    save.name = fl_printf(again > 1 ? "step_%06lld_%d" : "step_%06lld", (long long)done, again);
+    save.fresh = fl_printf("%s/%s.new", save.home, save.name);
+    if (fl_rank_number == 0 && ((mkdir(save.home, 0777) && errno != EEXIST) || mkdir(save.fresh, 0777)))
+        complaint = fl_printf("cannot make %s: %s", save.fresh, strerror(errno));
+    fl_agree(complaint);
+}
+
+static void begin_file(void)
+{
+    struct fl_st_entry *entries = fl_alloc((nslot + 1) * (int64_t)sizeof *entries);
+    int n = 0;
+    int64_t bytes;
+    for (int i = 0; i < nslot; i++)
+        if (slots[i].writer == fl_rank_number)
+            entries[n++] = fl_block_entry(plan.family[slots[i].family].p, slots[i].block, true);
+    char *header = fl_st_header(n, entries, &bytes), *name = file_name(fl_rank_number);
+    char *path = fl_printf("%s/%s", save.fresh, name);
+    fl_writing_begin(path, header, bytes, target.room);
+    for (int i = 0; i < n; i++)
+        free((char *)entries[i].name);
+    free(entries);
+    free(name);
+    free(path);
+}
+
+void fl_checkpoint_save(struct fl_run *run, int64_t done)
+{
+    fl_checkpoint_finish();
+    fl_at("--save", "copying the checkpoint");
+    if (!slots)
+        make_plan(run);
+    name_folder(target.dir, done);
+    save.manifest = json_pack("{s:I, s:s, s:o, s:o, s:o}", "step", (json_int_t)done, "seed",
+                              fl_printf("%llu", (unsigned long long)run->step.seed), "positions", positions(done, false),
+                              "epochs", positions(done, true), "scalars",
+                              scalars_now());
+    bool writes = plan.file[fl_rank_number] >= 0;
+    if (writes)
+        begin_file();
+    for (int i = 0; i < nslot; i++) {
+        const struct fl_family *f = &plan.family[slots[i].family];
+        int64_t count = fl_tensor_count(&f->p->tensor);
+        bool mine = slots[i].writer == fl_rank_number;
+        float *whole = mine ? fl_writing_room(count) : NULL;
+        fl_family_bring(run, f, slots[i].block, slots[i].writer, whole);
+        if (mine)
+            fl_writing_put(whole, count);
+    }
+    if (writes)
+        fl_writing_end();
+    phase = FILES;
+}
+
+/* In rank 0's thread. */
+static char *publish(void *unused)
+{
+    (void)unused;
+    char *complaint = fl_manifest_write(save.fresh, save.manifest);
+    save.manifest = NULL;
+    if (!complaint)
+        complaint = fl_folder_publish(save.home, target.dir, save.fresh, save.name);
+    if (complaint)
+        fl_folder_remove(save.fresh);
+    else
+        fl_folder_retain(target.dir, save.name, save.done, target.keep, target.keep_every);
     return complaint;
 }
 
-static json_t *positions(bool epochs)
+static void list_files(const uint64_t (*all)[2])
 {
-    json_t *list = json_array();
-    for (int i = 0; i < fl_program.ndata; i++) {
-        struct fl_position p = fl_reader_position(i);
-        if (fl_program.data[i].entry == FL_TRAIN)
-            json_array_append_new(list, json_integer(epochs ? p.epoch : p.at));
+    json_t *files = json_array();
+    for (int r = 0; r < fl_program.nranks; r++) {
+        if (plan.file[r] < 0)
+            continue;
+        char *name = file_name(r), *sum = fl_printf("%016llx", (unsigned long long)all[r][1]);
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)all[r][0], "checksum", sum));
+        free(name);
+        free(sum);
     }
-    return list;
+    json_object_set_new(save.manifest, "files", files);
 }
 
-/* Gives the complaint, or NULL. home: DIR, or what becomes DIR. */
-static char *publish(const char *home, const char *dir, const char *fresh, const char *name)
+/* What this rank could not do, in its own words; every rank ends when one has a complaint. */
+static void settle_all(char *complaint)
 {
-    char *to = fl_printf("%s/%s", home, name), *latest = fl_printf("%s/latest", home);
-    char *next = fl_printf("%s.new", latest);
-    bool fine = settle(fresh) && !rename(fresh, to) && settle(home) && write_text(next, fl_printf("%s\n", name)) &&
-                !rename(next, latest) && settle(home);
-    if (fine && strcmp(home, dir)) {
-        char *parent = fl_printf("%s", dir), *slash = strrchr(parent, '/');
-        if (slash)
-            slash[slash == parent] = 0;
-        fine = !rename(home, dir) && settle(slash ? parent : ".");
+    int failed = complaint != NULL;
+    FL_WORLD(MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
+    if (!failed)
+        return;
+    char *last = NULL;
+    if (fl_rank_number == 0 && phase == FILES)
+        fl_folder_remove(save.fresh);
+    if (fl_rank_number == 0 && save.home != target.dir && strcmp(save.home, target.dir))
+        rmdir(save.home);
+    if (complaint) {
+        last = fl_manifest_newest(target.dir);
+        complaint = fl_printf("rank %d, checkpoint of step %lld: %s; %s%s", fl_rank_number, (long long)save.done, complaint,
+                              last ? "complete is " : "there is none before it", last ? last : "");
     }
-    return fine ? NULL : fl_printf("cannot put the checkpoint %s into %s: %s", fresh, dir, strerror(errno));
+    fl_agree(complaint);
 }
 
-void fl_checkpoint_save(struct fl_run *run, const char *dir, int64_t done)
+void fl_checkpoint_advance(void)
 {
-    char *home = is_directory(dir) ? fl_printf("%s", dir) : fl_printf("%s.new", dir), *complaint = NULL;
-    char *name = fl_printf("step_%06lld", (long long)done);
+    int64_t bytes;
+    uint64_t mine[2], (*all)[2] = NULL;
     bool root = fl_rank_number == 0;
-    for (int again = 2; root && !access(fl_printf("%s/%s", home, name), F_OK); again++)
-        name = fl_printf("step_%06lld_%d", (long long)done, again);
-    char *fresh = fl_printf("%s/%s.new", home, name), *tensors = fl_printf("%s/tensors.safetensors", fresh);
-    if (root) {
-        remove_step(home, fl_printf("%s.new", name));
-        if ((mkdir(home, 0777) && errno != EEXIST) || mkdir(fresh, 0777))
-            complaint = fl_printf("cannot make %s: %s", fresh, strerror(errno));
+    if (phase == NOTHING)
+        return;
+    fl_at("--save", "the end of writing a checkpoint");
+    settle_all(fl_writing_finish(&bytes, &mine[1]));
+    if (phase == FILES) {
+        mine[0] = (uint64_t)bytes;
+        if (root)
+            all = fl_alloc(fl_program.nranks * (int64_t)sizeof *all);
+        FL_WORLD(MPI_Gather(mine, 2, MPI_UINT64_T, all, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD));
+        if (root) {
+            list_files((const uint64_t (*)[2])all);
+            fl_writing_job(publish, NULL);
+        } else {
+            json_decref(save.manifest);
+        }
+        free(all);
+        phase = MANIFEST;
+        return;
     }
-    fl_agree(complaint);
-    fl_weights_write(run, tensors, true);
-    fl_reader_seek(FL_TRAIN, done);
-    if (root) {
-        json_t *j = json_pack("{s:i, s:I, s:o, s:o, s:s, s:s}", "version", 2, "step", (json_int_t)done, "positions",
-                              positions(false), "epochs", positions(true), "seed", fl_printf("%llu", (unsigned long long)run->step.seed), "checksum",
-                              checksum(tensors));
-        char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-        if (!text || !write_text(fl_printf("%s/state.json", fresh), text))
-            complaint = fl_printf("cannot write %s/state.json: %s", fresh, strerror(errno));
-        free(text);
-        json_decref(j);
-        if (!complaint)
-            complaint = publish(home, dir, fresh, name);
-        if (!complaint)
-            remove_older(dir, name);
-    }
-    fl_agree(complaint);
+    free(save.home);
+    free(save.name);
+    free(save.fresh);
+    phase = NOTHING;
 }
+
+void fl_checkpoint_finish(void)
+{
+    while (phase != NOTHING)
+        fl_checkpoint_advance();
+}
+
+/* ---- resuming ---- */
 
 bool fl_checkpoint_exists(const char *dir)
 {
-    int there = fl_rank_number == 0 && newest(dir);
-    FL_MPI(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    char *newest = fl_rank_number == 0 ? fl_manifest_newest(dir) : NULL;
+    int there = newest != NULL;
+    free(newest);
+    FL_WORLD(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
     return there;
+}
+
+/* Where rank 0 finds the newest; a damaged file is told with what could be resumed in its place. */
+static char *folder_of(const char *dir)
+{
+    char *found = fl_rank_number == 0 ? fl_manifest_newest(dir) : NULL;
+    int n = found ? (int)strlen(found) + 1 : 1;
+    FL_WORLD(MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    char *folder = fl_alloc(n);
+    if (found)
+        memcpy(folder, found, (size_t)n);
+    free(found);
+    FL_WORLD(MPI_Bcast(folder, n, MPI_CHAR, 0, MPI_COMM_WORLD));
+    return folder;
+}
+
+static char *with_older(char *complaint, const char *dir, const char *folder)
+{
+    const char *name = strrchr(folder, '/');
+    int64_t step = name && !strncmp(name, "/step_", 6) ? strtoll(name + 6, NULL, 10) : 0;
+    char *older = complaint ? fl_manifest_before(dir, step) : NULL;
+    return older ? fl_printf("%s; the one before it is complete: --resume %s", complaint, older) : complaint;
 }
 
 int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
 {
-    char name[NAME_SPACE] = "", *found = fl_rank_number == 0 ? newest(dir) : NULL, *complaint = NULL;
-    if (found)
-        snprintf(name, sizeof name, "%s", found);
-    FL_MPI(MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD));
-    char *tensors = fl_printf("%s/%s/tensors.safetensors", dir, name);
-    char *state = fl_printf("%s/%s/state.json", dir, name);
-    json_error_t error;
-    json_t *j = json_load_file(state, 0, &error);
-    const char *seed = json_string_value(json_object_get(j, "seed")),
-               *sum = json_string_value(json_object_get(j, "checksum"));
-    json_t *step = json_object_get(j, "step"), *at = json_object_get(j, "positions"),
-           *epochs = json_object_get(j, "epochs");
-    if (!j)
-        complaint = fl_printf("%s: %s", state, error.text);
-    else if (!json_is_integer(step) || !seed || !sum || json_integer_value(json_object_get(j, "version")) != 2)
-        complaint = fl_printf("%s is not the state of a checkpoint of this version", state);
+    struct fl_manifest m;
+    char *folder = folder_of(dir), *complaint = NULL;
+    fl_at("--resume", "checking the checkpoint");
+    if (access(folder, R_OK | X_OK))
+        complaint = fl_printf("--resume %s: rank %d on %s does not see %s: all ranks need one directory, by the same path",
+                              dir, fl_rank_number, host_name(), folder);
     fl_agree(complaint);
-    if (fl_rank_number == 0) {
-        char *now = checksum(tensors);
-        if (!now || strcmp(now, sum))
-            complaint = fl_printf("%s is damaged: its checksum is %s, it was written with %s", tensors,
-                                  now ? now : "unreadable", sum);
-    }
-    fl_agree(complaint);
-    fl_weights_load(run, tensors, true);
-    run->step.seed = strtoull(seed, NULL, 10);
-    int64_t done = json_integer_value(step);
-    size_t file = 0;
-    for (int i = 0; i < fl_program.ndata; i++)
-        if (fl_program.data[i].entry == FL_TRAIN && file < json_array_size(at)) {
-            struct fl_position p = { json_integer_value(json_array_get(epochs, file)),
-                                     json_integer_value(json_array_get(at, file)) };
-            fl_reader_resume(i, done, p);
-            file++;
-        }
-    json_decref(j);
+    fl_agree(with_older(fl_manifest_read(&m, folder), dir, folder));
+    for (int i = fl_rank_number; i < m.nfile && !complaint; i += fl_program.nranks)
+        complaint = fl_manifest_check(&m, i);
+    fl_agree(with_older(complaint, dir, folder));
+    complaint = scalars_take(json_object_get(m.root, "scalars"));
+    fl_agree(complaint ? fl_printf("%s does not fit the program: %s", folder, complaint) : NULL);
+    fl_at("--resume", "loading the checkpoint");
+    fl_weights_load_files(run, folder, m.nfile, m.file, true);
+    run->step.seed = m.seed;
+    int64_t done = m.step;
+    take_positions(&m);
+    fl_manifest_free(&m);
+    free(folder);
     return done;
 }

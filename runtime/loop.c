@@ -8,6 +8,7 @@
 #include "report.h"
 #include "safetensors.h"
 #include "sample.h"
+#include "signals.h"
 #include "target.h"
 #include "weights.h"
 #include <mpi.h>
@@ -60,17 +61,26 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     fl_report_step(&s);
 }
 
+/* Beside a step, all ranks tell whether one of them was asked to stop, and whether one is still writing. */
+static void ask(void) { fl_vote_begin((int[]){ fl_signals_asked(), fl_checkpoint_busy() }, 2); }
+
+static bool answer(void)
+{
+    int all[2];
+    fl_vote_end(all, 2);
+    if (fl_checkpoint_pending() && !all[1])
+        fl_checkpoint_advance();
+    return all[0];
+}
+
 /* Better now than after the last step. */
 static void check_outputs(const struct fl_run *run, const struct fl_options *o)
 {
-    char *complaint = NULL;
-    if (fl_rank_number == 0 && o->save)
-        complaint = fl_checkpoint_refuse(o->save);
-    if (fl_rank_number == 0 && o->export && !complaint)
-        complaint = fl_st_refuse(o->export);
-    fl_agree(complaint);
     if (o->save || o->export)
         fl_weights_check_held(run);
+    fl_agree(fl_rank_number == 0 && o->export ? fl_st_refuse(o->export) : NULL);
+    if (o->save)
+        fl_checkpoint_prepare(&(struct fl_checkpoint_to){ o->save, o->keep, o->keep_every, o->save_memory });
 }
 
 /* Fills the parameters; gives the number of steps already done. */
@@ -88,7 +98,7 @@ static int64_t begin(struct fl_run *run, const struct fl_options *o)
         if (o->has_seed)
             run->step.seed = o->seed;
     } else if (o->load) {
-        fl_weights_load(run, o->load, false);
+        fl_weights_load(run, o->load);
     }
     return done;
 }
@@ -111,27 +121,41 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
     check_outputs(run, o);
+    if (o->save)
+        fl_signals_watch();
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
     fl_report_start(o, done > 0);
-    for (int64_t k = done; k < last; k++) {
+    bool stop = false;
+    int64_t reached = done;
+    for (int64_t k = done; k < last && !stop; k++) {
+        if (o->save)
+            ask();
         train_step(run, k, last);
         bool end = k + 1 == last;
-        if (evaluates && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))
+        stop = o->save && answer() && !end;
+        if (evaluates && !stop && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))
             evaluate(run, k + 1, last);
-        if (p->sample && !end && p->sample_every > 0 && (k + 1) % p->sample_every == 0)
+        if (p->sample && !stop && !end && p->sample_every > 0 && (k + 1) % p->sample_every == 0)
             fl_sample(run, k + 1);
-        if (o->save && (end || (o->save_every > 0 && (k + 1) % o->save_every == 0)))
-            fl_checkpoint_save(run, o->save, k + 1);
+        if (o->save && (end || stop || (o->save_every > 0 && (k + 1) % o->save_every == 0)))
+            fl_checkpoint_save(run, k + 1);
+        reached = k + 1;
     }
+    if (o->save && last <= done && !(o->resume && !strcmp(o->save, o->resume)))
+        fl_checkpoint_save(run, done);               /* nothing to train: a copy, or a start */
+    if (o->save)
+        fl_checkpoint_finish();
+    if (stop)
+        fl_report_note("asked to stop: the checkpoint of step %lld is in %s", (long long)reached, o->save);
     if (!p->train && evaluates)
         evaluate(run, 0, 0);
-    if (p->sample && !o->quiet)
+    if (p->sample && !o->quiet && !stop)
         fl_sample(run, last > done ? last : done);
-    if (o->export)
-        fl_weights_write(run, o->export, false);
+    if (o->export && !stop)
+        fl_weights_export(run, o->export, o->export_limit);
     fl_report_stop();
     fl_reader_close();
 }

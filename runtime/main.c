@@ -2,6 +2,7 @@
 #include "check.h"
 #include "loop.h"
 #include "options.h"
+#include "signals.h"
 #include "target.h"
 #include <mpi.h>
 #include <stdio.h>
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return 2;
     }
+    fl_signals_start();
     struct fl_run run = { .rank = own_rank(fl_rank_number, size), .no_graph = options.no_graph };
     FL_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
     FL_MPI(MPI_Comm_rank(local, &local_rank));

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { TEXT, COUNT, SEED, FLAG };
+enum kind { TEXT, COUNT, SIZE, SEED, FLAG };
 struct option { const char *name, *argument, *doc; enum kind kind; void *to; };
 
 static bool usage(const struct option *table, const char *program, const char *fact, const char *name)
@@ -36,17 +36,36 @@ static bool number(const char *text, bool is_signed, int64_t *v, uint64_t *u)
     return *text && !*end && !errno && text[0] != '-';
 }
 
+/* "512M": bytes, or so many KiB, MiB, GiB. */
+static bool size(const char *text, int64_t *v)
+{
+    static const char units[] = "KMG";
+    char digits[32];
+    size_t n = strlen(text);
+    const char *unit = n > 1 ? strchr(units, text[n - 1]) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    snprintf(digits, sizeof digits, "%.*s", (int)(unit ? n - 1 : n), text);
+    if (!number(digits, true, v, NULL) || *v < 1 || *v > INT64_MAX >> shift)
+        return false;
+    *v <<= shift;
+    return true;
+}
+
 bool fl_options_read(struct fl_options *o, int argc, char **argv)
 {
-    *o = (struct fl_options){ .steps = -1 };
+    *o = (struct fl_options){ .steps = -1, .keep = 2, .save_memory = (int64_t)1 << 30 };
     const struct option table[] = {
         { "--data", "F", "training data instead of the program's file", TEXT, &o->data },
         { "--eval-data", "F", "held-out data instead of the program's file", TEXT, &o->eval_data },
         { "--steps", "N", "stop once step N is done, counted from the start of training", COUNT, &o->steps },
-        { "--load", "F.safetensors", "start from these weights", TEXT, &o->load },
+        { "--load", "F.safetensors", "start from these weights: a file, an index, or a folder with either", TEXT, &o->load },
         { "--export", "F.safetensors", "write the weights at the end", TEXT, &o->export },
+        { "--export-limit", "SIZE", "in files of at most so many bytes (512M, 5G), with an index", SIZE, &o->export_limit },
         { "--save", "DIR", "write a checkpoint at the end", TEXT, &o->save },
         { "--save-every", "N", "and every N steps", COUNT, &o->save_every },
+        { "--keep", "N", "the last N checkpoints stay (default 2)", COUNT, &o->keep },
+        { "--keep-every", "N", "and those of every N-th step", COUNT, &o->keep_every },
+        { "--save-memory", "SIZE", "what may wait for the disk on each rank while training goes on (default 1G)", SIZE, &o->save_memory },
         { "--resume", "DIR", "go on from a checkpoint", TEXT, &o->resume },
         { "--metrics", "F.jsonl", "write one JSON object per step", TEXT, &o->metrics },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },
@@ -70,11 +89,15 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
             *(const char **)t->to = argv[i];
         else if (t->kind == COUNT && !number(argv[i], true, t->to, NULL))
             return usage(table, argv[0], "not a count: ", argv[i]);
+        else if (t->kind == SIZE && !size(argv[i], t->to))
+            return usage(table, argv[0], "not a size: ", argv[i]);
         else if (t->kind == SEED && !number(argv[i], false, NULL, t->to))
             return usage(table, argv[0], "not a seed: ", argv[i]);
         o->has_seed |= t->kind == SEED;
     }
     if (o->save_every > 0 && !o->save)
         return usage(table, argv[0], "--save-every needs ", "--save");
+    if (o->keep < 1)
+        return usage(table, argv[0], "the last checkpoint always stays: ", "--keep 0");
     return true;
 }

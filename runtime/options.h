@@ -8,6 +8,7 @@ struct fl_options {
     const char *data, *eval_data, *load, *save, *resume, *export, *metrics;
     int64_t steps;                       /* -1: the program's */
     int64_t save_every;                  /* 0: at the end only */
+    int64_t keep, keep_every, save_memory, export_limit;             /* memory and limit in bytes */
     bool has_seed, quiet, no_graph;
     uint64_t seed;
 };

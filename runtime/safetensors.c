@@ -164,12 +164,8 @@ static void check_write(const struct fl_st_writer *w, bool ok)
         FL_FAIL("is the disk full?", "cannot write %s: %s", w->part, strerror(errno));
 }
 
-void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct fl_st_entry *entries)
+char *fl_st_header(int n, const struct fl_st_entry *entries, int64_t *bytes)
 {
-    w->name = fl_printf("%s", name);
-    w->part = fl_printf("%s.part", name);
-    w->to = fopen(w->part, "wb");
-    check_write(w, w->to != NULL);
     json_t *root = json_object();
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -187,11 +183,26 @@ void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct f
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!text)
-        FL_FAIL("names must be UTF-8", "cannot form the header of %s", name);
+        FL_FAIL("names must be UTF-8", "cannot form the header of a safetensors file");
     uint64_t length = (strlen(text) + 7) / 8 * 8;    /* padded with spaces, so that data are aligned */
-    check_write(w, fwrite(&length, 8, 1, w->to) == 1 && fprintf(w->to, "%-*s", (int)length, text) == (int)length);
+    char *header = fl_alloc(8 + (int64_t)length);
+    memcpy(header, &length, 8);
+    memset(header + 8, ' ', length);
+    memcpy(header + 8, text, strlen(text));
     free(text);
-    w->base = 8 + (int64_t)length;
+    *bytes = 8 + (int64_t)length;
+    return header;
+}
+
+void fl_st_begin(struct fl_st_writer *w, const char *name, int n, const struct fl_st_entry *entries)
+{
+    w->name = fl_printf("%s", name);
+    w->part = fl_printf("%s.part", name);
+    w->to = fopen(w->part, "wb");
+    check_write(w, w->to != NULL);
+    char *header = fl_st_header(n, entries, &w->base);
+    check_write(w, fwrite(header, 1, (size_t)w->base, w->to) == (size_t)w->base);
+    free(header);
 }
 
 void fl_st_write(struct fl_st_writer *w, int64_t element, const float *data, int64_t count)

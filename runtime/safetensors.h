@@ -30,6 +30,9 @@ struct fl_st_entry *fl_st_find(struct fl_st_file *f, const char *name);
 bool fl_st_number(const struct fl_st_entry *e);      /* a dtype that fl_st_read knows */
 float fl_st_read(const struct fl_st_entry *e, int64_t i);
 
+/* What stands before the data: allocated, *bytes long. All entries are F32, their data in this order. */
+char *fl_st_header(int n, const struct fl_st_entry *entries, int64_t *bytes);
+
 /* Writing, on one rank: entries first, then data in any order, then the end, which renames NAME.part to NAME. */
 struct fl_st_writer { FILE *to; char *name, *part; int64_t base; };
 /* NULL when a file of this name can be written, else an allocated complaint: only plain files are replaced. */

@@ -1,105 +1,17 @@
-/* Initial values, loading and writing of parameters. A file holds logical tensors: no rank, no padding, no layout.
+/* Initial values, loading and exporting of parameters. A file holds logical tensors: no rank, no padding, no layout.
  *
- * Loading: every rank maps the file and takes its own parts. Writing: for each tensor, the ranks that hold distinct
- * parts send them to rank 0, in order of rank, which puts the tensor together and writes it. */
+ * Loading: every rank maps the files and takes its own parts. Exporting: every tensor is brought together on rank 0, which
+ * writes it. */
 #include "weights.h"
 #include "agree.h"
 #include "check.h"
 #include "fl_random.h"
-#include "place.h"
-#include "safetensors.h"
-#include "target.h"
+#include "gather.h"
+#include "shards.h"
 #include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int64_t all_blocks(const struct fl_param *p)
-{
-    int64_t n = 1;
-    for (int i = 0; i < p->nstack; i++)
-        n *= p->stack[i];
-    return n;
-}
-
-static int64_t own_blocks(const struct fl_param *p)
-{
-    int64_t n = p->count[0];
-    for (int i = 1; i < p->nstack; i++)
-        n *= p->count[i];
-    return n;
-}
-
-/* The number in the whole model of the entry's own block i. */
-static int64_t block_number(const struct fl_param *p, int64_t i)
-{
-    int64_t number = 0, weight = 1;
-    for (int k = p->nstack - 1; k >= 0; k--) {
-        number += (p->first[k] + i % p->count[k]) * weight;
-        i /= p->count[k];
-        weight *= p->stack[k];
-    }
-    return number;
-}
-
-/* Which of the blocks [first, first + count) of each repeat is this one of the whole model; -1: none of them. */
-static int64_t block_within(const struct fl_param *p, const int64_t *first, const int64_t *count, int64_t block)
-{
-    int64_t own = 0, weight = 1;
-    for (int k = p->nstack - 1; k >= 0; k--) {
-        int64_t at = block % p->stack[k] - first[k];
-        if (at < 0 || at >= count[k])
-            return -1;
-        own += at * weight;
-        weight *= count[k];
-        block /= p->stack[k];
-    }
-    return p->nstack || count[0] ? own : -1;
-}
-
-/* own: which of the entry's blocks, see block_number */
-static char *block_address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
-{
-    return (p->host ? run->host : run->arena) + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
-}
-
-static void put_block(struct fl_run *run, const struct fl_param *p, int64_t own, const float *from, int64_t n)
-{
-    char *to = block_address(run, p, own, n);
-    if (!p->host)
-        fl_to_arena(to, from, n * (int64_t)sizeof(float));
-    else if (n > 0)
-        memcpy(to, from, (size_t)n * sizeof(float));
-}
-
-static void get_block(float *to, struct fl_run *run, const struct fl_param *p, int64_t own, int64_t n)
-{
-    const char *from = block_address(run, p, own, n);
-    if (p->host)
-        fl_target_sync();                                  /* the copies of the last step have ended */
-    if (!p->host)
-        fl_from_arena(to, from, n * (int64_t)sizeof(float));
-    else if (n > 0)
-        memcpy(to, from, (size_t)n * sizeof(float));
-}
-
-/* Behind the entries of the path of entry i. */
-static int family_end(const struct fl_class *class, int i)
-{
-    int end = i + 1;
-    while (end < class->nparam && !strcmp(class->param[end].tensor.path, class->param[i].tensor.path))
-        end++;
-    return end;
-}
-
-static bool wanted(const struct fl_param *p, bool native) { return native || !p->state; }
-
-/* Puts what this rank holds of its part of a block into the arena. */
-static void put_held(struct fl_run *run, const struct fl_param *p, int64_t own, const float *part, const struct fl_box *box)
-{
-    struct fl_held h = fl_held_of(p, run->rank->coord, box);
-    put_block(run, p, own, part + h.first, h.n);
-}
 
 /* ---- initial values ---- */
 
@@ -147,13 +59,13 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
         int64_t n = fl_box_count(&p->tensor, &box);
         float *part = fl_alloc(n * (int64_t)sizeof(float));
-        for (int64_t own = 0; own < own_blocks(p); own++) {
+        for (int64_t own = 0; own < fl_blocks_own(p); own++) {
             struct drawing c = { .p = p,
                                  .to = part,
                                  .key = fl_key(seed, fl_hash(p->tensor.path)),
-                                 .block = (uint32_t)block_number(p, own) };
+                                 .block = (uint32_t)fl_block_number(p, own) };
             fl_box_rows(&p->tensor, &box, draw_row, &c);
-            put_held(run, p, own, part, &box);
+            fl_block_put_held(run, p, own, part, &box);
         }
         free(part);
     }
@@ -164,65 +76,17 @@ void fl_weights_check_held(const struct fl_run *run)
     const struct fl_class *class = run->rank->class_;
     int *held = fl_alloc((class->nparam + 1) * (int64_t)sizeof *held);
     for (int i = 0; i < class->nparam; i++)
-        for (int k = i; k < family_end(class, i); k++)
-            held[i] |= own_blocks(&class->param[k]) > 0;
+        for (int k = i; k < fl_family_end(class, i); k++)
+            held[i] |= fl_blocks_own(&class->param[k]) > 0;
     FL_MPI(MPI_Allreduce(MPI_IN_PLACE, held, class->nparam, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    for (int i = 0; i < class->nparam; i = family_end(class, i))
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
         if (!held[i])
             fl_refuse("nothing reads parameter %s, so no rank holds it and no file could: take it out of the model, or "
                       "train without --save and --export", class->param[i].tensor.path);
     free(held);
 }
 
-/* ---- names and shapes in files ---- */
-
-/* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */
-static char *block_name(const struct fl_param *p, int64_t block, bool native)
-{
-    const char *from = native || !p->file_name ? p->tensor.path : p->file_name;
-    bool path = from == p->tensor.path;
-    int64_t index[FL_MAX_STACK] = { 0 };
-    for (int i = p->nstack - 1; i >= 0; i--) {
-        index[i] = block % p->stack[i];
-        block /= p->stack[i];
-    }
-    char *name = fl_alloc((int64_t)strlen(from) * 8 + 64), *to = name;
-    for (int level = 0; *from;) {
-        if (path && !strncmp(from, "[*]", 3)) {
-            to += sprintf(to, "[%lld]", (long long)index[level < FL_MAX_STACK ? level : 0]);
-            level++;
-            from += 3;
-        } else if (!path && from[0] == '{' && from[1] >= '0' && from[1] < '0' + FL_MAX_STACK && from[2] == '}') {
-            to += sprintf(to, "%lld", (long long)index[from[1] - '0']);
-            from += 3;
-        } else {
-            *to++ = *from++;
-        }
-    }
-    return name;
-}
-
-/* The shape in the file. Transposed: [a, b] in our order of elements is stored as [b, a]. */
-static struct fl_st_entry file_entry(const struct fl_param *p, int64_t block, bool native)
-{
-    struct fl_st_entry e = { .name = block_name(p, block, native),
-                             .ndim = p->tensor.ndim,
-                             .count = fl_tensor_count(&p->tensor) };
-    for (int d = 0; d < e.ndim; d++)
-        e.shape[d] = p->tensor.dim[d].size;
-    if (native)
-        return e;
-    if (p->file_ndim) {
-        e.ndim = p->file_ndim;
-        memcpy(e.shape, p->file_shape, sizeof e.shape);
-    }
-    if (p->file_transpose) {
-        int64_t a = e.shape[0];
-        e.shape[0] = e.shape[1];
-        e.shape[1] = a;
-    }
-    return e;
-}
+/* ---- names in files ---- */
 
 static bool matches(const char *pattern, const char *name)
 {
@@ -241,12 +105,12 @@ static const char *strip(const char *name)
     return name;
 }
 
-static struct fl_st_entry *find(struct fl_st_file *f, const char *name)
+static struct fl_st_entry *find(const struct fl_shards *f, const char *name)
 {
-    struct fl_st_entry *e = fl_st_find(f, name);
+    struct fl_st_entry *e = fl_shards_find(f, name);
     for (int i = 0; !e && i < fl_program.nprefix; i++) {
         char *longer = fl_printf("%s%s", fl_program.prefix[i], name);
-        e = fl_st_find(f, longer);
+        e = fl_shards_find(f, longer);
         free(longer);
     }
     return e;
@@ -275,11 +139,11 @@ static void shape_text(FILE *to, const struct fl_st_entry *e)
 static bool line(struct text *t) { return ++t->lines <= 20; }
 
 /* Lists what does not fit, for the whole model, on every rank alike. */
-static void check_file(struct text *t, struct fl_st_file *f, const struct fl_class *class, bool native)
+static void check_file(struct text *t, const struct fl_shards *f, const struct fl_class *class, bool native)
 {
-    for (int i = 0; i < class->nparam; i = family_end(class, i))
-        for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++) {
-            struct fl_st_entry want = file_entry(&class->param[i], b, native), *e = find(f, want.name);
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
+        for (int64_t b = 0; fl_block_wanted(&class->param[i], native) && b < fl_blocks_all(&class->param[i]); b++) {
+            struct fl_st_entry want = fl_block_entry(&class->param[i], b, native), *e = find(f, want.name);
             if (!e) {
                 if (line(t))
                     fprintf(t->to, "\n  missing: %s", want.name);
@@ -296,8 +160,8 @@ static void check_file(struct text *t, struct fl_st_file *f, const struct fl_cla
             free((char *)want.name);
         }
     for (int i = 0; i < f->nentry; i++)
-        if (!f->entry[i].used && !ignored(f->entry[i].name) && line(t))
-            fprintf(t->to, "\n  not in the program: %s", f->entry[i].name);
+        if (!f->entry[i]->used && !ignored(f->entry[i]->name) && line(t))
+            fprintf(t->to, "\n  not in the program: %s", f->entry[i]->name);
     if (t->lines > 20)
         fprintf(t->to, "\n  and %d more", t->lines - 20);
 }
@@ -310,115 +174,76 @@ static void load_block(float *whole, const struct fl_st_entry *e, const struct f
         whole[turned ? i % columns * rows + i / columns : i] = fl_st_read(e, i);
 }
 
-void fl_weights_load(struct fl_run *run, const char *file, bool native)
+void fl_weights_load_files(struct fl_run *run, const char *what, int n, const char *const *names, bool native)
 {
     const struct fl_class *class = run->rank->class_;
-    struct fl_st_file f;
-    fl_agree(fl_st_open(&f, file));
+    struct fl_shards f;
+    fl_agree(fl_shards_open(&f, n, names));
     struct text t = { 0 };
     t.to = open_memstream(&t.p, &t.n);
     check_file(&t, &f, class, native);
     fclose(t.to);
-    fl_agree(t.lines ? fl_printf("%s does not fit the program:%s", file, t.p) : NULL);
+    fl_agree(t.lines ? fl_printf("%s does not fit the program:%s", what, t.p) : NULL);
     free(t.p);
     for (int i = 0; i < class->nparam; i++) {
         const struct fl_param *p = &class->param[i];
-        if (!wanted(p, native) || !own_blocks(p))
+        if (!fl_block_wanted(p, native) || !fl_blocks_own(p))
             continue;
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
-        int64_t n = fl_box_count(&p->tensor, &box);
+        int64_t part_count = fl_box_count(&p->tensor, &box);
         float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)),
-              *part = fl_alloc(n * (int64_t)sizeof(float));
-        for (int64_t own = 0; own < own_blocks(p); own++) {
-            char *name = block_name(p, block_number(p, own), native);
+              *part = fl_alloc(part_count * (int64_t)sizeof(float));
+        for (int64_t own = 0; own < fl_blocks_own(p); own++) {
+            char *name = fl_block_name(p, fl_block_number(p, own), native);
             load_block(whole, find(&f, name), p, native);
             fl_box_take(part, whole, &p->tensor, &box);
-            put_held(run, p, own, part, &box);
+            fl_block_put_held(run, p, own, part, &box);
             free(name);
+            fl_alive();
         }
         free(whole);
         free(part);
     }
-    fl_st_close(&f);
+    fl_shards_close(&f);
 }
 
-/* ---- writing ---- */
-
-/* What a rank writes of one entry of a family, as it tells rank 0. */
-struct holding { int64_t first[FL_MAX_STACK], count[FL_MAX_STACK]; struct fl_box box; struct fl_held held; };
-
-/* The entries of a family on this rank, and on rank 0 those of all: `most` for each rank. */
-struct family {
-    const struct fl_param *p;
-    int count, most;
-    struct holding *mine, *all;
-};
-
-static struct family family_of(struct fl_run *run, int first)
+void fl_weights_load(struct fl_run *run, const char *path)
 {
-    const struct fl_class *class = run->rank->class_;
-    struct family f = { .p = &class->param[first], .count = family_end(class, first) - first };
-    FL_MPI(MPI_Allreduce(&f.count, &f.most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-    f.mine = fl_alloc(f.most * (int64_t)sizeof *f.mine);
-    f.all = fl_rank_number ? NULL : fl_alloc(fl_program.nranks * f.most * (int64_t)sizeof *f.all);
-    for (int k = 0; k < f.count; k++) {
-        const struct fl_param *p = &f.p[k];
-        f.mine[k].box = fl_box_of(&p->tensor, run->rank->coord, 0);
-        f.mine[k].held = fl_held_of(p, run->rank->coord, &f.mine[k].box);
-        memcpy(f.mine[k].first, p->first, sizeof p->first);
-        if (p->owner && fl_held_first(p, run->rank->coord))
-            memcpy(f.mine[k].count, p->count, sizeof p->count);
-    }
-    int bytes = f.most * (int)sizeof *f.mine;
-    FL_MPI(MPI_Gather(f.mine, bytes, MPI_BYTE, f.all, bytes, MPI_BYTE, 0, MPI_COMM_WORLD));
-    return f;
+    int n = 0;
+    const char **names = NULL;
+    fl_agree(fl_shards_of(path, &n, &names));
+    fl_weights_load_files(run, path, n, names, false);
+    for (int i = 0; i < n; i++)
+        free((char *)names[i]);
+    free(names);
 }
 
-static void family_free(struct family *f)
-{
-    free(f->mine);
-    free(f->all);
-}
+/* ---- exporting ---- */
 
-/* To rank 0: this rank's part of the block, if it holds one. */
-static void send_part(struct fl_run *run, const struct family *f, int64_t block)
-{
-    for (int k = 0; k < f->count; k++) {
-        const struct fl_param *p = &f->p[k];
-        int64_t own = block_within(p, f->mine[k].first, f->mine[k].count, block);
-        if (own < 0)
-            continue;
-        int64_t n = f->mine[k].held.n;
-        float *part = fl_alloc(n * (int64_t)sizeof(float));
-        get_block(part, run, p, own, n);
-        FL_MPI(MPI_Send(part, (int)n, MPI_FLOAT, 0, 1, MPI_COMM_WORLD));
-        free(part);
-    }
-}
+/* What rank 0 knows of the files it writes: the entries in order, and in which file each stands. */
+struct export { struct fl_st_entry *entry; int n, nshard, *shard; };
 
-/* On rank 0: the whole logical block from all who hold parts of it. */
-static void assemble(float *whole, struct fl_run *run, const struct family *f, int64_t block)
+static struct export plan_export(const struct fl_class *class, int64_t limit)
 {
-    int64_t got = 0;
-    for (int i = 0; i < fl_program.nranks * f->most; i++) {
-        const struct holding *h = &f->all[i];
-        int rank = i / f->most;
-        int64_t own = block_within(f->p, h->first, h->count, block);
-        if (own < 0)
-            continue;
-        int64_t n = h->held.n;
-        float *part = fl_alloc(n * (int64_t)sizeof(float));
-        if (rank == 0)
-            get_block(part, run, &f->p[i], own, n);
-        else
-            FL_MPI(MPI_Recv(part, (int)n, MPI_FLOAT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        fl_held_put(whole, part, &f->p->tensor, &h->box, &h->held);
-        free(part);
-        got += n;
-    }
-    if (got == 0 && fl_tensor_count(&f->p->tensor) > 0)
-        FL_FAIL("the program's tables are damaged: compile it again", "no rank holds block %lld of %s",
-                (long long)block, f->p->tensor.path);
+    struct export e = { .nshard = 1 };
+    int64_t bytes = 0;
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
+        e.n += fl_block_wanted(&class->param[i], false) ? (int)fl_blocks_all(&class->param[i]) : 0;
+    e.entry = fl_alloc(e.n * (int64_t)sizeof *e.entry);
+    e.shard = fl_alloc(e.n * (int64_t)sizeof *e.shard);
+    e.n = 0;
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
+        for (int64_t b = 0; fl_block_wanted(&class->param[i], false) && b < fl_blocks_all(&class->param[i]); b++) {
+            e.entry[e.n] = fl_block_entry(&class->param[i], b, false);
+            int64_t own = 4 * e.entry[e.n].count;
+            if (limit > 0 && bytes > 0 && bytes + own > limit) {
+                e.nshard++;
+                bytes = 0;
+            }
+            bytes += own;
+            e.shard[e.n++] = e.nshard - 1;
+        }
+    return e;
 }
 
 static void write_block(struct fl_st_writer *w, int64_t element, float *whole, const struct fl_st_entry *e, bool turned)
@@ -434,45 +259,65 @@ static void write_block(struct fl_st_writer *w, int64_t element, float *whole, c
     free(file);
 }
 
-void fl_weights_write(struct fl_run *run, const char *file, bool native)
+/* Begins the file in which entry i stands, after ending the one before. */
+static void turn_to(struct fl_st_writer *w, const struct export *e, int i, const char *name)
+{
+    if (i > 0 && i < e->n && e->shard[i] == e->shard[i - 1])
+        return;
+    if (i > 0)
+        fl_st_end(w);
+    if (i == e->n)
+        return;
+    int n = 1;
+    while (i + n < e->n && e->shard[i + n] == e->shard[i])
+        n++;
+    char *file = fl_shard_name(name, e->shard[i], e->nshard);
+    fl_st_begin(w, file, n, e->entry + i);
+    free(file);
+}
+
+void fl_weights_export(struct fl_run *run, const char *name, int64_t limit)
 {
     const struct fl_class *class = run->rank->class_;
     struct fl_st_writer w;
     bool root = fl_rank_number == 0;
-    struct fl_st_entry *entries = NULL;
-    if (root) {
-        int n = 0;
-        for (int i = 0; i < class->nparam; i = family_end(class, i))
-            n += wanted(&class->param[i], native) ? (int)all_blocks(&class->param[i]) : 0;
-        entries = fl_alloc(n * (int64_t)sizeof *entries);
-        n = 0;
-        for (int i = 0; i < class->nparam; i = family_end(class, i))
-            for (int64_t b = 0; wanted(&class->param[i], native) && b < all_blocks(&class->param[i]); b++)
-                entries[n++] = file_entry(&class->param[i], b, native);
-        fl_st_begin(&w, file, n, entries);
-    }
-    int64_t element = 0, entry = 0;
-    for (int i = 0; i < class->nparam; i = family_end(class, i)) {
+    struct export e = { 0 };
+    fl_at("--export", "writing the weights");
+    if (root)
+        e = plan_export(class, limit);
+    int64_t element = 0;
+    int at = 0;
+    for (int i = 0; i < class->nparam; i = fl_family_end(class, i)) {
         const struct fl_param *p = &class->param[i];
-        if (!wanted(p, native))
+        if (!fl_block_wanted(p, false))
             continue;
-        struct family f = family_of(run, i);
+        struct fl_family f = fl_family_of(run, i);
         float *whole = root ? fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)) : NULL;
-        for (int64_t b = 0; b < all_blocks(p); b++) {
-            if (!root) {
-                send_part(run, &f, b);
+        for (int64_t b = 0; b < fl_blocks_all(p); b++) {
+            fl_family_bring(run, &f, b, 0, whole);
+            if (!root)
                 continue;
-            }
-            assemble(whole, run, &f, b);
-            write_block(&w, element, whole, &entries[entry], !native && p->file_transpose);
-            element += entries[entry].count;
-            free((char *)entries[entry++].name);
+            turn_to(&w, &e, at, name);
+            element = at > 0 && e.shard[at] == e.shard[at - 1] ? element : 0;
+            write_block(&w, element, whole, &e.entry[at], p->file_transpose);
+            element += e.entry[at++].count;
+            fl_alive();
         }
         free(whole);
-        family_free(&f);
+        fl_family_free(&f);
     }
-    if (root)
+    char *complaint = NULL;
+    if (root && !e.n)
+        fl_st_begin(&w, name, 0, NULL);
+    if (root && !e.n)
         fl_st_end(&w);
-    free(entries);
-    FL_MPI(MPI_Barrier(MPI_COMM_WORLD));             /* nobody ends the job before the file is whole */
+    if (root && e.n)
+        turn_to(&w, &e, e.n, name);
+    if (root && e.nshard > 1)
+        complaint = fl_shards_index(name, e.nshard, e.n, e.entry, e.shard);
+    for (int i = 0; i < e.n; i++)
+        free((char *)e.entry[i].name);
+    free(e.entry);
+    free(e.shard);
+    fl_agree(complaint);                             /* nobody ends the job before the file is whole */
 }

@@ -4,10 +4,13 @@
 #include "flow_rt.h"
 
 void fl_weights_init(struct fl_run *run, uint64_t seed);
-/* Names and shapes as the program maps them; missing, extra and misshapen tensors are listed and end the run. With
- * native the names are paths, and optimizer states are there too. */
-void fl_weights_load(struct fl_run *run, const char *file, bool native);
+/* From a file, an index of several or a folder with either. Names and shapes as the program maps them; missing, extra and
+ * misshapen tensors are listed and end the run. */
+void fl_weights_load(struct fl_run *run, const char *path);
+/* From these files, called `what` in messages. With native the names are paths, and optimizer states are there too. */
+void fl_weights_load_files(struct fl_run *run, const char *what, int n, const char *const *names, bool native);
 /* Refuses a run whose end no file could hold: a parameter that nothing reads is on no rank. */
 void fl_weights_check_held(const struct fl_run *run);
-void fl_weights_write(struct fl_run *run, const char *file, bool native);
+/* limit: bytes of one file, 0: no limit; what is more goes into several, with an index. */
+void fl_weights_export(struct fl_run *run, const char *name, int64_t limit);
 #endif

@@ -123,8 +123,6 @@ static void map(struct frame *f, struct ast *a)
         p->file_transpose = true;
         if (ndim != 2)
             diag_error(E_SHAPE, turn->span, "transpose swaps two dims, but there are %d", ndim);
-        for (int i = 0; !shape && i < p->ndim; i++)
-            arrput(p->file_shape, p->dim[p->ndim - 1 - i]->size);
     }
 }
 

@@ -21,7 +21,7 @@ for plan in whole named pp2; do
 done
 run whole 1 --steps 4 --save w --export w.safetensors
 run named 1 --steps 4 --save n --export n.safetensors
-cmp w/step_000004/tensors.safetensors n/step_000004/tensors.safetensors
+cmp w/step_000004/tensors-00001-of-00001.safetensors n/step_000004/tensors-00001-of-00001.safetensors
 cmp w.safetensors n.safetensors
 run pp2 4 --steps 2 --save p                         # in pieces on two stages, then whole, and the other way round
 run whole 1 --steps 4 --resume p --metrics a.jsonl

@@ -21,7 +21,7 @@ for round in $(seq 10); do
     wait $run 2>/dev/null
     [ -e ck ] || continue
     "$program" --steps 0 --resume ck --quiet >/dev/null 2>err.txt || fail "round $round: $(cat err.txt; ls -R ck)"
-    now=$(sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "ck/$(cat ck/latest)/state.json")
+    now=$(sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "ck/$(cat ck/latest)/manifest.json")
     [ "$now" -ge "$before" ] || fail "round $round: step $now after step $before"
     before=$now
 done
@@ -32,14 +32,17 @@ rm -rf ck
 "$program" --steps 3 --save ck --quiet >/dev/null || fail "save"
 rm ck/latest
 mkdir ck/step_000009 ck/step_000010.new
-cp ck/step_000003/state.json ck/step_000010.new
+cp ck/step_000003/manifest.json ck/step_000010.new
 "$program" --steps 4 --resume ck --metrics m.jsonl --quiet >/dev/null || fail "no fallback"
 grep -q '"step": 4' m.jsonl || fail "not resumed at step 3"
 
 # the position is read back: shifted by one token, other data are read
 "$program" --steps 3 --save ck --quiet >/dev/null || fail "save again"
 "$program" --steps 4 --resume ck --export a.st --quiet >/dev/null
-perl -0pi -e 's/("positions": \[\s*)(\d+)/$1 . ($2 + 1)/e' "ck/$(cat ck/latest)/state.json"
+perl -0pi -e 's/("positions": \[\s*)(\d+)/$1 . ($2 + 1)/e' "ck/$(cat ck/latest)/manifest.json"
+"$program" --steps 4 --resume ck --quiet 2>err.txt >/dev/null && fail "a changed manifest is taken"
+grep -q 'is damaged: its own checksum' err.txt || fail "$(cat err.txt)"
+perl -0pi -e 's/,\s*"self": "[0-9a-f]*"//' "ck/$(cat ck/latest)/manifest.json"
 "$program" --steps 4 --resume ck --export b.st --quiet >/dev/null || fail "moved position"
 cmp -s a.st b.st && fail "the position is not read back"
 

@@ -74,7 +74,7 @@ rejects 1 'cut.st' 2 --load cut.st
 sed 's/"w"/"x"/' one.st >named.st
 rejects 1 'missing: w' 2 --load named.st
 grep -q 'not in the program: x' err.txt || fail "extra tensor not listed"
-printf x | dd of=ck/step_000006/tensors.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+printf x | dd of=ck/step_000006/tensors-00001-of-00002.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
 rejects 1 'is damaged' 2 --resume ck
 mv held.bin away.bin
 rejects 1 'cannot open held.bin' 1 --steps 1

@@ -1,0 +1,140 @@
+/* Blocks of parameters: numbers, places, names. Everything here is this rank's own affair: nobody waits for anybody. */
+#include "blocks.h"
+#include "check.h"
+#include "target.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t fl_blocks_all(const struct fl_param *p)
+{
+    int64_t n = 1;
+    for (int i = 0; i < p->nstack; i++)
+        n *= p->stack[i];
+    return n;
+}
+
+int64_t fl_blocks_own(const struct fl_param *p)
+{
+    int64_t n = p->count[0];
+    for (int i = 1; i < p->nstack; i++)
+        n *= p->count[i];
+    return n;
+}
+
+int64_t fl_block_number(const struct fl_param *p, int64_t i)
+{
+    int64_t number = 0, weight = 1;
+    for (int k = p->nstack - 1; k >= 0; k--) {
+        number += (p->first[k] + i % p->count[k]) * weight;
+        i /= p->count[k];
+        weight *= p->stack[k];
+    }
+    return number;
+}
+
+int64_t fl_block_within(const struct fl_param *p, const int64_t *first, const int64_t *count, int64_t block)
+{
+    int64_t own = 0, weight = 1;
+    for (int k = p->nstack - 1; k >= 0; k--) {
+        int64_t at = block % p->stack[k] - first[k];
+        if (at < 0 || at >= count[k])
+            return -1;
+        own += at * weight;
+        weight *= count[k];
+        block /= p->stack[k];
+    }
+    return p->nstack || count[0] ? own : -1;
+}
+
+int fl_family_end(const struct fl_class *class, int i)
+{
+    int end = i + 1;
+    while (end < class->nparam && !strcmp(class->param[end].tensor.path, class->param[i].tensor.path))
+        end++;
+    return end;
+}
+
+/* own: which of the entry's blocks, see fl_block_number */
+static char *address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
+{
+    return (p->host ? run->host : run->arena) + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
+}
+
+void fl_block_put(struct fl_run *run, const struct fl_param *p, int64_t own, const float *from, int64_t n)
+{
+    char *to = address(run, p, own, n);
+    if (!p->host)
+        fl_to_arena(to, from, n * (int64_t)sizeof(float));
+    else if (n > 0)
+        memcpy(to, from, (size_t)n * sizeof(float));
+}
+
+void fl_block_get(float *to, struct fl_run *run, const struct fl_param *p, int64_t own, int64_t n)
+{
+    const char *from = address(run, p, own, n);
+    if (p->host)
+        fl_target_sync();                                  /* the copies of the last step have ended */
+    if (!p->host)
+        fl_from_arena(to, from, n * (int64_t)sizeof(float));
+    else if (n > 0)
+        memcpy(to, from, (size_t)n * sizeof(float));
+}
+
+void fl_block_put_held(struct fl_run *run, const struct fl_param *p, int64_t own, const float *part,
+                       const struct fl_box *box)
+{
+    struct fl_held h = fl_held_of(p, run->rank->coord, box);
+    fl_block_put(run, p, own, part + h.first, h.n);
+}
+
+/* ---- names and shapes in files ---- */
+
+bool fl_block_wanted(const struct fl_param *p, bool native) { return native || !p->state; }
+
+/* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */
+char *fl_block_name(const struct fl_param *p, int64_t block, bool native)
+{
+    const char *from = native || !p->file_name ? p->tensor.path : p->file_name;
+    bool path = from == p->tensor.path;
+    int64_t index[FL_MAX_STACK] = { 0 };
+    for (int i = p->nstack - 1; i >= 0; i--) {
+        index[i] = block % p->stack[i];
+        block /= p->stack[i];
+    }
+    char *name = fl_alloc((int64_t)strlen(from) * 8 + 64), *to = name;
+    for (int level = 0; *from;) {
+        if (path && !strncmp(from, "[*]", 3)) {
+            to += sprintf(to, "[%lld]", (long long)index[level < FL_MAX_STACK ? level : 0]);
+            level++;
+            from += 3;
+        } else if (!path && from[0] == '{' && from[1] >= '0' && from[1] < '0' + FL_MAX_STACK && from[2] == '}') {
+            to += sprintf(to, "%lld", (long long)index[from[1] - '0']);
+            from += 3;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    return name;
+}
+
+struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, bool native)
+{
+    struct fl_st_entry e = { .name = fl_block_name(p, block, native),
+                             .ndim = p->tensor.ndim,
+                             .count = fl_tensor_count(&p->tensor) };
+    for (int d = 0; d < e.ndim; d++)
+        e.shape[d] = p->tensor.dim[d].size;
+    if (native)
+        return e;
+    if (p->file_ndim) {
+        e.ndim = p->file_ndim;
+        memcpy(e.shape, p->file_shape, sizeof e.shape);
+    }
+    if (p->file_transpose) {
+        int64_t a = e.shape[0];
+        e.shape[0] = e.shape[1];
+        e.shape[1] = a;
+    }
+    return e;
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# checkpoint.sh FLOWC SAME SLOW_DISK REPO WORK CASE: checkpoints of the GPT example at a small size.
+#   J1      saved under tensor and pipeline parallelism, resumed under data parallelism: weights, moments, step
+#   J2      five steps, saved, resumed, five steps: every bit of weights and states as of ten steps
+#   J3      tensors that are missing, too many, or of another shape are listed, and nothing is trained
+#   J6      J2 with tensor parallelism
+#   J7      tp 4 to tp 2, again and again: the same bytes every time
+#   J10     J1 with tensor parallelism on both sides, of other widths
+#   U1      dp 4 to dp 2: the reader goes on at the same token
+#   files   every rank writes its part; each file is in the manifest with its checksum; sizes are alike
+#   keep    the last n and every m-th stay
+#   beside  training goes on while the disk takes its time, and a little memory is enough
+#   old     a checkpoint of version 2 is read; of a later version it is refused
+#   shards  weights in several files with an index, both ways
+#   llama   Hugging Face's names and shapes of Llama, both ways
+set -eu
+flowc=$1 same=$2 slow_disk=$3 repo=$4 work=$5 row=$6
+. "$repo/scripts/mpi-env.sh"
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+export OMP_NUM_THREADS=1 FL_TIMEOUT=60
+fail() { echo "$row: $*"; exit 1; }
+cat "$repo/examples/gpt/gpt.flow" "$repo/tests/checkpoint/plans.flow" >gpt.flow
+size="--set N=24 --set T=8 --set V=61 --set D=16 --set H=4 --set L=4 --set M=2 --set warmup=2 --set steps=10 --set lr=1e-2"
+perl -e 'my $s = 7; print pack("v*", map { $s = ($s * 1103515245 + 12345) & 0x7fffffff; ($s >> 16) % 61 } 1 .. 3000)' >tokens.bin
+build() { # NAME PLAN FILE flags..
+    "$flowc" "$3" --plan "$2" ${size} "${@:4}" -o "$1" --target cpu 2>log || { cat log; fail "$1 does not compile"; }
+    make -s -C "$1" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"} >log 2>&1 || { cat log; fail "$1: make"; }
+}
+plans() { for plan; do build "$plan" "$plan" gpt.flow; done; }
+ranks() { sed -n 's/^RANKS := //p' "$1/Makefile"; }
+run() { # NAME args..
+    timeout 120 mpirun -n "$(ranks "$1")" --oversubscribe "$1/run" --data tokens.bin --quiet "${@:2}" || fail "$*"
+}
+refused() { # WORDS NAME args..
+    ! timeout 120 mpirun -n "$(ranks "$2")" --oversubscribe "$2/run" --data tokens.bin --quiet "${@:3}" >out 2>err ||
+        fail "not refused: ${*:2}"
+    grep -q "$1" err || { cat err; fail "no '$1' is said of ${*:2}"; }
+}
+manifest() { echo "$1/$(cat "$1/latest")/manifest.json"; }
+numbers() { sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([-+.e0-9]*\).*/\1 \2/p' "$1" | awk -v from="$2" '$1 >= from'; }
+near() { # a b FROM: losses of two metrics files from this step on
+    numbers "$1" "$3" >a
+    numbers "$2" "$3" >b
+    [ -s a ] || fail "no losses in $1"
+    paste a b | awk 'NF != 4 || $1 != $3 || ($2 - $4) ^ 2 > 25e-12 { print; bad = 1 } END { exit bad }' || fail "$1 $2 differ"
+}
+halves() { # PLAN: whole and in halves, every bit
+    plans "$1"
+    run "$1" --steps 10 --save whole --export whole.st
+    run "$1" --steps 5 --save half
+    [ "$(cat half/latest)" = step_000005 ] || fail "it is called $(cat half/latest)"
+    run "$1" --steps 10 --resume half --save half --export half.st
+    "$same" whole/step_000010 half/step_000010 && cmp whole.st half.st || fail "it goes on otherwise under $1"
+}
+across() { # FROM TO..
+    plans single "$@"
+    run single --steps 10 --metrics all.jsonl
+    run "$1" --steps 5 --save ck
+    for plan in "${@:2}"; do
+        run "$plan" --steps 5 --resume ck --save "again_$plan"
+        "$same" ck/step_000005 "again_$plan/step_000005" || fail "$1 to $plan"
+        rm -f rest.jsonl
+        run "$plan" --steps 10 --resume ck --metrics rest.jsonl
+        near all.jsonl rest.jsonl 6
+    done
+}
+case $row in
+J1) across tp2_pp2_uneven dp4 zero1 single ;;
+J2) halves zero1 ;;
+J6) halves tp2 ;;
+J10) across tp4 tp2 ;;
+J3)
+    plans dp2
+    sed 's/optimizer adamw { lr = .*/optimizer sgd { lr = 0.1; momentum = 0.9;/; s/, \*_weight\] }/] }/' gpt.flow >sgd.flow
+    build sgd dp2 sgd.flow
+    build wide dp2 gpt.flow --set F=48
+    run dp2 --steps 3 --save ck
+    run sgd --steps 3 --save plain
+    refused 'missing: h\[0\].attn.qkv_weight#v' dp2 --resume plain --steps 5
+    refused 'not in the program: h\[1\].ln_2.bias#v' sgd --resume ck --steps 5
+    refused 'h\[3\].mlp.up_weight#m is F32 \[16, 64\], the program has F32 \[16, 48\]' wide --resume ck --steps 5 ;;
+J7)
+    plans tp4 tp2
+    for i in 1 2 3 4 5; do
+        run tp4 --steps 2 --save "four_$i"
+        run tp2 --steps 2 --resume "four_$i" --save "two_$i"
+        for n in four two; do
+            [ "$i" = 1 ] || cmp <(cat "${n}_1"/step_*/tensors-* "$(manifest ${n}_1)") <(cat ${n}_$i/step_*/tensors-* "$(manifest ${n}_$i)")
+        done
+        "$same" "four_$i/step_000002" "two_$i/step_000002" || fail "other tensors"
+    done ;;
+U1)
+    across dp4 dp2
+    grep -A1 '"positions"' "$(manifest ck)" | tail -n 1 | grep -q "^ *$((5 * 24 * 8))$" || fail "position: $(cat "$(manifest ck)")" ;;
+files)
+    plans dp4 tp2_pp2_uneven
+    for plan in dp4 tp2_pp2_uneven; do
+        run $plan --steps 1 --save $plan.ck
+        [ "$(ls $plan.ck/step_000001 | tr '\n' ' ')" = "manifest.json $(for i in 1 2 3 4; do echo -n "tensors-0000$i-of-00004.safetensors "; done)" ] ||
+            fail "$(ls $plan.ck/step_000001)"
+        for f in $plan.ck/step_000001/tensors-*; do
+            grep -A1 "\"${f##*/}\"" "$(manifest $plan.ck)" | grep -q "\"bytes\": $(stat -c %s "$f")" || fail "$f is not in the manifest"
+        done
+    done
+    stat -c %s dp4.ck/step_000001/tensors-* | sort -n | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < 1.6 * a) }' ||
+        fail "one rank writes far more than another"
+    "$same" dp4.ck/step_000001 dp4.ck/step_000001 | grep -q "^$((3 * (4 * 12 + 4))) tensors" || fail "not all tensors once" ;;
+keep)
+    plans dp2
+    kept() { ls -1 "$1" | tr '\n' ' '; }
+    run dp2 --steps 9 --save ck --save-every 1 --keep-every 4
+    [ "$(kept ck)" = 'latest step_000004 step_000008 step_000009 ' ] || fail "$(kept ck)"
+    run dp2 --steps 10 --resume ck --save ck --save-every 1 --keep 3
+    [ "$(kept ck)" = 'latest step_000008 step_000009 step_000010 ' ] || fail "$(kept ck)"
+    run dp2 --steps 9 --resume ck/step_000008 --save ck --keep 1        # going back: what lies ahead stays
+    [ "$(kept ck)" = 'latest step_000009_2 step_000010 ' ] && [ "$(cat ck/latest)" = step_000009_2 ] || fail "$(kept ck)"
+    run dp2 --steps 10 --resume ck --save other
+    "$same" ck/step_000010 other/step_000010 || fail "it went on from elsewhere" ;;
+beside)
+    plans dp2
+    LD_PRELOAD=$slow_disk SLOW_DISK=3000 timeout 120 mpirun -n 2 --oversubscribe dp2/run --data tokens.bin --steps 200 --save ck \
+        --save-every 100 >lines 2>err &
+    for i in $(seq 400); do
+        ! grep -q '^step 105/' lines 2>/dev/null || break
+        sleep 0.05
+    done
+    [ ! -e ck ] && [ -e ck.new/step_000100.new ] || fail "training does not go on beside the writing"
+    wait $! || fail "$(cat err)"
+    [ "$(cat ck/latest)" = step_000200 ] && [ ! -e ck.new ] || fail "$(ls ck)"
+    run dp2 --steps 20 --save quick --save-every 10
+    run dp2 --steps 20 --save small --save-every 10 --save-memory 1K
+    "$same" quick/step_000020 small/step_000020 && "$same" quick/step_000010 small/step_000010 || fail "a small memory writes otherwise" ;;
+old)
+    plans single dp2
+    run single --steps 5 --save ck
+    mkdir -p was/step_000005
+    mv ck/step_000005/tensors-00001-of-00001.safetensors was/step_000005/tensors.safetensors
+    sum=$(sed -n 's/.*"checksum": "\([0-9a-f]*\)".*/\1/p' "$(manifest ck)")
+    echo "{\"version\": 2, \"step\": 5, \"positions\": [960], \"seed\": \"1\", \"checksum\": \"$sum\"}" >was/step_000005/state.json
+    echo step_000005 >was/latest
+    run dp2 --steps 10 --resume was --metrics old.jsonl
+    run dp2 --steps 10 --metrics new.jsonl
+    near new.jsonl old.jsonl 6
+    sed -i 's/"version": 2/"version": 4/' was/step_000005/state.json
+    refused 'has version 4; this program reads versions 2 and 3' dp2 --resume was
+    printf '\001' | dd of=was/step_000005/tensors.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
+    sed -i 's/"version": 4/"version": 2/' was/step_000005/state.json
+    refused 'tensors.safetensors is damaged' dp2 --resume was ;;
+shards)
+    plans tp2 single
+    run tp2 --steps 2 --export whole.safetensors
+    refused 'cannot write hf/model.safetensors' tp2 --steps 2 --export hf/model.safetensors --export-limit 10K
+    mkdir hf
+    run tp2 --steps 2 --export hf/model.safetensors --export-limit 10K
+    n=$(ls hf/model-*.safetensors | wc -l)
+    [ "$n" -gt 3 ] && [ -e "hf/model-00001-of-0000$n.safetensors" ] && [ ! -e hf/model.safetensors ] || fail "$(ls hf)"
+    for f in hf/model-*; do [ "$(stat -c %s "$f")" -lt 14000 ] || fail "$f is too large"; done
+    grep -q '"total_size": [1-9]' hf/model.safetensors.index.json && grep -q '"h.0.attn.c_attn.weight": "model-0000' hf/model.safetensors.index.json ||
+        fail "$(cat hf/model.safetensors.index.json)"
+    "$same" whole.safetensors hf || fail "the shards hold other tensors"
+    for from in hf hf/model.safetensors.index.json; do
+        run single --steps 0 --load $from --export back.safetensors
+        cmp whole.safetensors back.safetensors || fail "$from is read otherwise"
+    done
+    rm hf/model-00002-of-*
+    refused 'cannot open hf/model-00002-of' single --load hf
+    refused 'is a folder without model.safetensors.index.json' single --load . ;;
+llama)
+    size="--set N=4 --set T=8 --set V=61 --set D=16 --set F=24 --set H=4 --set G=2 --set L=3 --set steps=4 --set warmup=2"
+    cat "$repo/examples/llama/llama3-405b.flow" - >llama.flow <<'FLOW'
+plan one { mesh m = [dp: 1] }
+plan tp2 { mesh m = [tp: 2]; sbp h[*].attn.q_weight, h[*].attn.out_weight = {tp: S(H)}; sbp h[*].attn.k_weight, h[*].attn.v_weight = {tp: S(G)} }
+FLOW
+    perl -e 'print pack("V*", map { $_ * 7 % 61 } 1 .. 400)' >tokens.bin
+    for plan in one tp2; do build $plan $plan llama.flow; done
+    run tp2 --steps 2 --export model.safetensors
+    header=$(head -c 8192 model.safetensors | tr -d ' \000' | head -c 3000)
+    for want in 'model.embed_tokens.weight:61,16' 'model.layers.2.self_attn.q_proj.weight:16,16' 'lm_head.weight:61,16' \
+        'model.layers.0.self_attn.k_proj.weight:8,16' 'model.layers.1.self_attn.v_proj.weight:8,16' 'model.norm.weight:16' \
+        'model.layers.2.self_attn.o_proj.weight:16,16' 'model.layers.0.mlp.gate_proj.weight:24,16' \
+        'model.layers.0.mlp.up_proj.weight:24,16' 'model.layers.0.mlp.down_proj.weight:16,24' \
+        'model.layers.2.input_layernorm.weight:16' 'model.layers.2.post_attention_layernorm.weight:16'; do
+        grep -aq "\"${want%:*}\":{\"dtype\":\"F32\",\"shape\":\[${want#*:}\]" <<<"$header" || fail "no ${want}: $header"
+    done
+    [ "$(grep -ao '"dtype"' <<<"$header" | wc -l)" = $((3 * 9 + 3)) ] || fail "other tensors too"
+    run one --steps 0 --load model.safetensors --export again.safetensors --export-limit 2K
+    "$same" model.safetensors again.safetensors.index.json || fail "it is read otherwise" ;;
+esac
+cd /
+rm -rf "$work"
