@@ -36,6 +36,7 @@ double run_output(const struct run *r, const char *name);
 double *run_output_tensor(const struct run *r, const char *name, int64_t *count);
 void run_weights(const struct run *r, struct weights *to);        /* reads parameters and states back */
 void run_weights_rank(const struct run *r, int rank, struct weights *to);   /* only what this rank holds */
+const bool *run_weights_held(const struct run *r, int rank, const struct param *p);      /* by block; NULL: nothing of it */
 void run_release(struct run *r);
 /* For debugging a pass: every value as it is computed. */
 void run_watch(struct run *r, void (*seen)(void *context, const struct value *v, int rank, int64_t block,

@@ -36,6 +36,7 @@ struct meeting {                 /* a stage reduce under way */
     int phase_count;             /* which run of a phase it belongs to */
     int arrived;
     struct { int stage; int rank; struct tensor t; } *parts;   /* stb_ds array, in order of arrival */
+    struct { int operand; int rank; const struct tensor *t; } *sums;       /* made by the stage that came last */
 };
 struct run {
     struct module *module;

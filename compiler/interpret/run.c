@@ -259,6 +259,18 @@ void run_weights_rank(const struct run *r, int rank, struct weights *to)
                 read_back(&r->machines[s].ranks[k], to);
 }
 
+const bool *run_weights_held(const struct run *r, int rank, const struct param *p)
+{
+    for (int s = 0; s < r->nmachine; s++)
+        for (int k = 0; k < r->machines[s].nrank; k++) {
+            struct rank *q = &r->machines[s].ranks[k];
+            struct storage *t = q->number == rank ? hmget(q->params, (struct param *)p) : NULL;
+            if (t)
+                return t->used;
+        }
+    return NULL;
+}
+
 void run_release(struct run *r)
 {
     for (int s = 0; s < r->nmachine; s++) {

@@ -121,25 +121,32 @@ static bool outputs_equal(const struct module *m, enum entry e, const struct dat
     return true;
 }
 
-static bool weights_equal(const struct weights *all, const struct weights *one, int rank, struct difference *d)
+/* Of one rank what it holds; of rank -1 everything. scale: of each parameter, in order. */
+static bool weights_equal(const struct weights *all, const struct weights *one, const double *scale, const struct run *run,
+                          int rank, struct difference *d)
 {
     for (int k = 0; k < hmlen(one->map); k++) {
         struct param *p = one->map[k].key;
+        const bool *held = rank < 0 ? NULL : run_weights_held(run, rank, p);
         double *y = one->map[k].value, *x = weights_get(all, p);
-        int64_t count = weights_count(p), block = weights_block(p), n[MAX_DIM];
-        double scale = scale_of(y, count);
-        for (int64_t i = 0; i < count; i++)
-            if (!near(x[i], y[i], scale)) {
-                for (int q = 0; q < p->ndim; q++)
-                    n[q] = p->dim[q]->size;
-                place_index(d, p->ndim, n, i % block);
-                d->block = i / block;
-                d->param = p;
-                d->rank = rank;
-                d->is = x[i];
-                d->should = y[i];
-                return false;
+        int64_t count = rank < 0 || held ? weights_count(p) : 0, block = weights_block(p), n[MAX_DIM];
+        for (int64_t i = 0; i < count; i++) {
+            if (held && !held[i / block]) {
+                i += block - 1;
+                continue;
             }
+            if (near(x[i], y[i], scale[k]))
+                continue;
+            for (int q = 0; q < p->ndim; q++)
+                n[q] = p->dim[q]->size;
+            place_index(d, p->ndim, n, i % block);
+            d->block = i / block;
+            d->param = p;
+            d->rank = rank;
+            d->is = x[i];
+            d->should = y[i];
+            return false;
+        }
     }
     return true;
 }
@@ -329,10 +336,13 @@ bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, stru
     if (equal) {
         run_weights(t.one, one);
         run_weights(t.all, all);
-        equal = weights_equal(all, one, -1, d);
+        double *scale = NEW_ARRAY(double, hmlen(one->map) + 1);
+        for (int k = 0; k < hmlen(one->map); k++)
+            scale[k] = scale_of(one->map[k].value, weights_count(one->map[k].key));
+        equal = weights_equal(all, one, scale, t.all, -1, d);
         for (int rank = 0; rank < m->physical->mesh->nranks && equal; rank++) {
             run_weights_rank(t.all, rank, all);              /* and every replica for itself */
-            equal = weights_equal(all, one, rank, d);
+            equal = weights_equal(all, one, scale, t.all, rank, d);
         }
     }
     d->found = !equal;
