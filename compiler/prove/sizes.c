@@ -68,7 +68,7 @@ static int64_t parts(const struct mesh *m, unsigned axes, const int *sizes)
  * stores, the last may be forgotten. */
 struct smallness smallness_least(const struct facts *f)
 {
-    struct smallness s = {.blocks = 2, .evenness = 1};
+    struct smallness s = {.blocks = 2, .evenness = 1, .seed = 1};
     const struct mesh *m = f->mesh;
     for (int i = 0; i < m->naxis; i++) {
         int most = i == m->pipe ? m->axis[i].size : m->axis[i].time ? 3 : 2;

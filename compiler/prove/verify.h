@@ -28,6 +28,7 @@ struct smallness {               /* how small: the axes, and how much of the dim
     int axis[MAX_AXIS];          /* sizes of the mesh axes */
     int blocks;                  /* of a repeat on a stage, at most (one more where stages differ) */
     int evenness;                /* dims stay divisible by 2^evenness as far as they are; 0: parts may be single rows too */
+    uint64_t seed;               /* of the data */
 };
 struct facts {
     const struct mesh *mesh;
@@ -86,6 +87,7 @@ bool images_hold(const struct module *m, const char **fact, int *rank);
 struct verdict {
     bool looked, equal, costly;
     const char *why_not;         /* when it was not looked at */
+    double work;                 /* seconds, roughly */
     const char *sizes, *mesh, *rank;
     struct difference first;
 };
