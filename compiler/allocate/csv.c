@@ -4,10 +4,12 @@
 #include "../passes.h"
 #include "fit.h"
 #include "pack.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SEARCH_NODES = 20000000 };       /* a minute at most; the hardest problems known take one in forty of it */
+static const int64_t MOST_BYTES = INT64_MAX / 4;     /* of all items together: no sum of sizes overflows */
 
 static int column(const char *header, const char *name)
 {
@@ -32,8 +34,11 @@ static bool number(const char *line, int k, int64_t *value)
         line++;
     }
     char *end;
+    errno = 0;
     *value = strtoll(line, &end, 10);
-    return end != line;
+    bool whole = end != line && !errno;
+    end += strspn(end, " \t");
+    return whole && (!*end || *end == ',');
 }
 
 /* The longest run of digits between dots of the file's name, or 0. */
@@ -64,6 +69,7 @@ int allocate_file(FILE *to, const char *path)
         line[0] = 0;
     const char *header = mem_printf("%.*s", (int)strcspn(line, "\r\n"), line);
     int lower = column(header, "lower"), upper = column(header, "upper"), size = column(header, "size");
+    int64_t sum = 0;
     bool good = lower >= 0 && upper >= 0 && size >= 0;
     while (good && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\r\n")] = 0;
@@ -71,7 +77,8 @@ int allocate_file(FILE *to, const char *path)
             continue;
         struct item it = {.id = (int)arrlen(items)};
         good = number(line, lower, &it.lower) && number(line, upper, &it.upper) && number(line, size, &it.size) &&
-               it.upper >= it.lower && it.size >= 0;
+               it.upper >= it.lower && it.size >= 0 && it.size <= MOST_BYTES - sum;
+        sum += good ? it.size : 0;
         arrput(items, it);
         arrput(lines, mem_strdup(line));
     }
