@@ -133,6 +133,7 @@ struct plan {
     struct span span;
     struct mesh mesh;
     int64_t microbatches;        /* >= 1 */
+    int64_t microbatches_written;        /* .. as the program says, where options->microbatches goes before it */
     struct dim *mb_dim;          /* NULL without a line */
     struct span mb_span;
     enum schedule_kind schedule;

@@ -29,6 +29,7 @@ static void microbatches(struct frame *f, struct plan *p, struct ast *a)
     p->mb_span = a->span;
     if (const_int(f, ast_kid(a, 0), 1, "the number of micro-batches", &count) && count > 1 << 24)
         diag_error(E_MICROBATCH, a->span, "%lld micro-batches are too many", (long long)count);
+    p->microbatches_written = count;
     if (f->e->m->options->microbatches)
         count = f->e->m->options->microbatches;
     struct decl *d = names_find(f->e, dim->name);

@@ -141,8 +141,10 @@ static void check_stage(struct reader *r, int stage)
 void schedule_file(struct plan *p)
 {
     const char *path = beside(source_get(p->schedule_span.file)->name, p->schedule_file);
-    struct reader r = {.plan = p, .file = source_open(path), .stages = plan_stages(p),
-                       .microbatches = (int)p->microbatches, .chunks = 1};
+    /* Where fewer are run to see whether the numbers are right, the order does not matter, only that it is one. */
+    bool fewer = p->microbatches < p->microbatches_written;
+    struct reader r = {.plan = p, .file = source_open(path), .stages = plan_stages(p), .chunks = 1,
+                       .microbatches = (int)(fewer ? p->microbatches_written : p->microbatches)};
     if (!r.file) {
         struct diag *d = diag_error(E_FILE, p->schedule_span, "cannot read '%s'", path);
         diag_help(d, "the file is looked for beside the program");

@@ -34,6 +34,8 @@ plan table { mesh m = [pp: 2]; microbatches 512 over N; pipeline over pp { sched
 train { data { x = raw("x.bin", f32) }; steps 2; optimizer sgd { lr = 0.01 } }
 FLOW
 awk 'BEGIN { for (i = 0; i < 4096; i++) printf "%c%c%c%c", 1, 1, 1, 62 }' >x.bin
+"$flowc" table.flow --plan table --check --verify 2>log || { cat log; exit 1; }
+grep -q '^verified: .*pp 2, 3 micro-batches' log || { cat log; exit 1; }
 for plan in plain table; do
     "$flowc" table.flow --plan $plan --target cpu -o $plan 2>log || { cat log; exit 1; }
     make -s -C $plan ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"} >log 2>&1 || { cat log; exit 1; }
