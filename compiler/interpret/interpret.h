@@ -52,6 +52,7 @@ enum fault {
     FAULT_GROUP,                 /* a collective works over the next axis instead of its own */
     FAULT_EARLY,                 /* an accumulation leaves out the last micro-batch */
     FAULT_MICROBATCH,            /* an input is read one micro-batch late */
+    FAULT_IDLE,                  /* a rank that has no entry of an operand leaves 1 where nothing is to be added up */
 };
 
 /* ---- train.c ---- */

@@ -252,6 +252,24 @@ static void scale_results(struct machine *m, struct node *n)
         }
 }
 
+/* What ranks with an empty operand have just made becomes what lay there before. */
+static void leave_results(struct machine *m, struct node *n)
+{
+    for (int r = 0; r < m->nrank; r++) {
+        bool idle = false;
+        for (int k = 0; k < arrlen(n->in); k++) {
+            struct tensor t = place_tensor(m->run, n->in[k], &m->ranks[r]);
+            idle |= tensor_elements(&t) == 0;
+        }
+        for (int i = 0; idle && i < arrlen(n->out); i++) {
+            int64_t block = n->out[i]->region == n->region ? region_block(m, n->region) : 0;
+            struct tensor *t = &cell_of(m, &m->ranks[r], n->out[i], block)->t;
+            for (int64_t e = 0; e < tensor_elements(t); e++)
+                t->data[e] = 1;
+        }
+    }
+}
+
 static bool run_right(struct machine *m, struct node *n)
 {
     if (n->op == &op_repeat) {
@@ -280,6 +298,8 @@ static bool run_node(struct machine *m, struct node *n)
     bool done = run_right(m, n);
     if (done && has_fault(n, -1, FAULT_SCALE))
         scale_results(m, n);
+    if (done && has_fault(n, -1, FAULT_IDLE))
+        leave_results(m, n);
     return done;
 }
 

@@ -93,14 +93,38 @@ static void find_foreign(struct node *n, void *context)
         *name = n->op->name;
 }
 
+/* Where no sizes were found: dims that stay even more often, then more ranks along the axes that leave some without a part,
+ * where another dim divides by 4 but not by 3. False: there is nothing else to try. */
+static bool try_next(const struct facts *f, struct smallness *how)
+{
+    enum { EMPTY = 3, FOUR = 4, MOST_PARTS = 8 };
+    const struct mesh *m = f->mesh;
+    bool more = false;
+    if (how->evenness < MOST_EVENNESS) {
+        how->evenness++;
+        return true;
+    }
+    for (int i = 0; i < m->naxis; i++) {
+        int most = how->axis[i] == EMPTY ? FOUR : MOST_PARTS;
+        most = m->axis[i].size < most ? m->axis[i].size : most;
+        if (i == m->pipe || m->axis[i].time || how->axis[i] < EMPTY || how->axis[i] >= most)
+            continue;
+        how->axis[i] = most;
+        more = true;
+    }
+    how->evenness = 1;
+    return more;
+}
+
 struct shrunk *verify_small(struct module *m, const char **why)
 {
     struct facts *f = facts_collect(m);
     struct smallness *how = NEW(struct smallness);
     struct shrunk *s = NULL;
     *how = smallness_least(f);
-    for (; how->evenness <= MOST_EVENNESS && !s; how->evenness++)
+    do
         s = shrunk_make(m, f, how, why);
+    while (!s && try_next(f, how));
     return s;
 }
 
@@ -118,9 +142,9 @@ struct verdict verify_module(struct module *m, bool all, bool where)
         v.why_not = mem_printf("op %s is the program's own, and only its kernels compute it", foreign);
         return v;
     }
-    for (how.evenness = 1; how.evenness <= MOST_EVENNESS && !v.looked; how.evenness++)
+    do
         v = look_at(m, f, &how, most, false);
-    how.evenness--;
+    while (!v.looked && !v.costly && try_next(f, &how));
     if (v.looked && v.equal && all && v.work < TWICE) {
         how.seed++;                          /* what one set of data hides, another one may show */
         v = look_at(m, f, &how, most, false);
