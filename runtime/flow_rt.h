@@ -144,6 +144,7 @@ struct fl_program_spec {
 
     int ncomm;
     const struct fl_comm_spec *comm;     /* created in this order on every rank */
+    int comm_streams;                    /* cuda: communicator i runs on stream i mod this; the certificate knows */
     int nlink;
     const struct fl_link_spec *link;
     int ninput;
@@ -254,6 +255,14 @@ void fl_gather_shares_bf16(fl_comm *c, fl_bf16 *whole, const fl_bf16 *mine, int6
 void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
 void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t share);
 void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind);
+/* Collectives in two points. Those over c called between fl_post and fl_posted are one: it starts once all work queued
+ * before is done, and runs beside what is queued after. What is queued behind fl_await starts once it has ended, and all
+ * posted over c before it. Until then what it reads is not written and what it writes not touched. Only all_reduce,
+ * reduce_scatter, gather_shares and scatter_shares may stand there, and copies they read. Numbers are the program's, from 0;
+ * they may be used again. Ranks post in one order. */
+void fl_post(fl_comm *c, int number);
+void fl_posted(fl_comm *c, int number);
+void fl_await(fl_comm *c, int number);
 /* The same gather in two halves: between them, whole is not touched and mine not written. Ranks start theirs in one
  * order. */
 void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, int element_bytes);

@@ -52,6 +52,7 @@ static void connect_ranks(struct fl_run *run)
 {
     run->comm = fl_alloc(fl_program.ncomm * (int64_t)sizeof *run->comm);
     run->link = fl_alloc(fl_program.nlink * (int64_t)sizeof *run->link);
+    fl_comms_start(fl_program.comm_streams);
     for (int i = 0; i < fl_program.ncomm; i++)
         run->comm[i] = make_comm(run->rank, &fl_program.comm[i]);
     fl_links_start();

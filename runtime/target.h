@@ -34,6 +34,7 @@ void fl_target_stop(void);
  * world, `tag` is unique per link. */
 struct fl_comm *fl_comm_new(const char *name, int colour, int key,
                             int size);               /* called by all ranks; colour -1: not a member, gives NULL */
+void fl_comms_start(int streams);                    /* before the first communicator: how many streams they have */
 void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */

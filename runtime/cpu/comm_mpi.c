@@ -1,16 +1,17 @@
-/* Collectives over MPI on host memory. A tensor that is cut along an inner dim is packed into rank order first, or
+/* Collectives on host memory: where all ranks of a communicator share some, through it (shared.c), else over MPI. A tensor that is cut along an inner dim is packed into rank order first, or
  * unpacked after, in scratch memory. Reductions run in pieces of fixed size, which MPI does faster than one large
  * message; piece sizes depend on extents only, so equal runs add in equal order. */
 #include "comm.h"
+#include "shared.h"
 #include <limits.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 18 };                /* floats in one reduction */
+enum { PIECE = 1 << 18, AT_ONCE = 4 };   /* floats in one reduction; pieces of a collective in one look */
 
 static double seconds;
 static struct fl_comm **all;
 static int nall;
-static struct started { const void *whole; MPI_Request request; } *started;      /* gathers under way */
+static struct started { const void *whole; MPI_Request request; uint64_t ticket; } *started;      /* gathers under way */
 static int nstarted, started_room;
 
 double fl_comm_seconds(void) { return seconds; }
@@ -26,6 +27,8 @@ void fl_comm_end(double start)
     seconds += MPI_Wtime() - start;
     fl_waiting(NULL);
 }
+
+void fl_comms_start(int streams) { (void)streams; }
 
 struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
 {
@@ -49,6 +52,7 @@ struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
         length += sprintf(text + length, " %d", world[i]);
     free(world);
     c->peers = text;
+    c->shared = fl_shared_new(mpi, c->rank, c->size);
     all = realloc(all, (size_t)(nall + 1) * sizeof *all);
     if (!all)
         FL_FAIL(NULL, "out of memory");
@@ -107,7 +111,9 @@ static void short_ops_free(void)
 void fl_comm_stop(void)
 {
     fl_links_stop();
+    fl_posts_stop();
     for (int i = 0; i < nall; i++) {
+        fl_shared_free(all[i]->shared);
         FL_MPI(MPI_Comm_free(&all[i]->mpi));
         free(all[i]->peers);
         free(all[i]);
@@ -131,14 +137,33 @@ static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, int by
     if (c->size == 1)
         return;
     double start = fl_comm_begin(c->peers);
-    for (int64_t at = 0; at < n; at += PIECE)
-        FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * bytes, (int)fl_least(PIECE, n - at), type, op, c->mpi));
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int count = (int)fl_least(PIECE, n - at);
+        MPI_Request request;
+        if (c->posting) {
+            FL_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)x + at * bytes, count, type, op, c->mpi, &request));
+            fl_comm_started(c, request, NULL);
+        } else {
+            FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * bytes, count, type, op, c->mpi));
+        }
+    }
     fl_comm_end(start);
+}
+
+static bool reduced_shared(fl_comm *c, void *x, int64_t n, enum fl_type type, enum fl_reduce kind)
+{
+    if (!c->shared)
+        return false;
+    fl_comm_queued(c, fl_shared_queue(c->shared, (struct fl_shared_job){ .kind = FL_SHARED_REDUCE, .type = type, .reduce = kind,
+                                                                          .bytes = type == FL_F32 ? 4 : 2, .dst = x, .src = x,
+                                                                          .n = n }));
+    return true;
 }
 
 void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind)
 {
-    reduce_all(c, x, n, MPI_FLOAT, 4, op_of(kind));
+    if (!reduced_shared(c, x, n, FL_F32, kind))
+        reduce_all(c, x, n, MPI_FLOAT, 4, op_of(kind));
 }
 void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
 {
@@ -146,11 +171,13 @@ void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
 }
 void fl_all_reduce_bf16(fl_comm *c, fl_bf16 *x, int64_t n, enum fl_reduce kind)
 {
-    reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
+    if (!reduced_shared(c, x, n, FL_BF16, kind))
+        reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
 }
 void fl_all_reduce_f16(fl_comm *c, fl_f16 *x, int64_t n, enum fl_reduce kind)
 {
-    reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_F16, kind));
+    if (!reduced_shared(c, x, n, FL_F16, kind))
+        reduce_all(c, x, n, MPI_UINT16_T, 2, short_op(FL_F16, kind));
 }
 
 /* Counts and displacements of the parts of outer x n x inner, in elements, for the v-collectives. */
@@ -255,24 +282,46 @@ static void gather_shares(fl_comm *c, void *whole, const void *mine, int64_t sha
         fl_copy(place, mine, share, bytes);
     if (c->size == 1)
         return;
+    if (c->shared) {
+        fl_comm_queued(c, fl_shared_queue(c->shared, (struct fl_shared_job){ .kind = FL_SHARED_GATHER, .bytes = bytes, .dst = whole,
+                                                                              .src = mine, .share = share }));
+        return;
+    }
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     FL_MPI(MPI_Allgather(place == mine ? MPI_IN_PLACE : mine, p.count[0], type, whole, p.count[0], type, c->mpi));
     fl_comm_end(start);
 }
 
-static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n, int64_t share, MPI_Datatype type,
-                           int bytes, MPI_Op op)
+static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n, int64_t share, enum fl_type t,
+                           enum fl_reduce kind)
 {
+    int bytes = t == FL_F32 ? 4 : 2;
+    MPI_Datatype type = t == FL_F32 ? MPI_FLOAT : MPI_UINT16_T;
+    MPI_Op op = t == FL_F32 ? op_of(kind) : short_op(t, kind);
     if (c->size == 1) {
         fl_copy(mine, whole, n, bytes);
+        return;
+    }
+    if (c->shared) {
+        fl_comm_queued(c, fl_shared_queue(c->shared, (struct fl_shared_job){ .kind = FL_SHARED_SCATTER, .type = t, .reduce = kind,
+                                                                              .bytes = bytes, .dst = mine, .src = whole, .n = n,
+                                                                              .share = share }));
         return;
     }
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     for (int i = 0; i < c->size; i++)
         part_set(&p, i, fl_least(share, n > i * share ? n - i * share : 0), 0);
-    FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, type, op, c->mpi));
+    if (c->posting) {
+        int *counts = fl_alloc(c->size * (int64_t)sizeof *counts);       /* kept by MPI until the end */
+        MPI_Request request;
+        memcpy(counts, p.count, (size_t)c->size * sizeof *counts);
+        FL_MPI(MPI_Ireduce_scatter(whole, mine, counts, type, op, c->mpi, &request));
+        fl_comm_started(c, request, counts);
+    } else {
+        FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, type, op, c->mpi));
+    }
     fl_comm_end(start);
 }
 
@@ -290,15 +339,15 @@ void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mine, int64_t
 }
 void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
 {
-    scatter_shares(c, mine, whole, n, share, MPI_FLOAT, 4, op_of(kind));
+    scatter_shares(c, mine, whole, n, share, FL_F32, kind);
 }
 void fl_scatter_shares_bf16(fl_comm *c, fl_bf16 *mine, const fl_bf16 *whole, int64_t n, int64_t share, enum fl_reduce kind)
 {
-    scatter_shares(c, mine, whole, n, share, MPI_UINT16_T, 2, short_op(FL_BF16, kind));
+    scatter_shares(c, mine, whole, n, share, FL_BF16, kind);
 }
 void fl_scatter_shares_f16(fl_comm *c, fl_f16 *mine, const fl_f16 *whole, int64_t n, int64_t share, enum fl_reduce kind)
 {
-    scatter_shares(c, mine, whole, n, share, MPI_UINT16_T, 2, short_op(FL_F16, kind));
+    scatter_shares(c, mine, whole, n, share, FL_F16, kind);
 }
 
 void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, int element_bytes)
@@ -316,6 +365,12 @@ void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, i
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     struct started *s = &started[nstarted++];
     s->whole = whole;
+    s->request = MPI_REQUEST_NULL;
+    if (c->shared) {
+        s->ticket = fl_shared_queue(c->shared, (struct fl_shared_job){ .kind = FL_SHARED_GATHER, .bytes = element_bytes,
+                                                                       .dst = whole, .src = mine, .share = share });
+        return;
+    }
     FL_MPI(MPI_Iallgather(mine, p.count[0], type_of(element_bytes), whole, p.count[0], type_of(element_bytes), c->mpi,
                           &s->request));
 }
@@ -332,12 +387,18 @@ void fl_gather_wait(fl_comm *c, const void *whole)
     double start = fl_comm_begin(c->peers);
     FL_MPI(MPI_Wait(&started[i].request, MPI_STATUS_IGNORE));
     fl_comm_end(start);
+    if (c->shared)
+        fl_comm_queued(c, started[i].ticket);
     started[i] = started[--nstarted];
 }
 
-void fl_gathers_poll(void)
+void fl_comms_poll(void)
 {
     int done;
+    for (int i = 0; i < nall; i++)
+        if (all[i]->shared)
+            fl_shared_progress(all[i]->shared, AT_ONCE);
+    fl_posts_poll();
     for (int i = 0; i < nstarted; i++)
         if (started[i].request != MPI_REQUEST_NULL)
             FL_MPI(MPI_Test(&started[i].request, &done, MPI_STATUS_IGNORE));

@@ -121,7 +121,7 @@ void fl_recv(fl_link *l, void *dst, int64_t bytes)
 
 void fl_poll(void)
 {
-    fl_gathers_poll();
+    fl_comms_poll();
     for (int i = 0; i < nall; i++)
         for (int s = 0; all[i]->sends && s < all[i]->slots; s++)
             if (all[i]->request[s] != MPI_REQUEST_NULL) {

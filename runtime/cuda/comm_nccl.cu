@@ -1,6 +1,11 @@
-/* Collectives and links over NCCL. Collectives run on the compute stream, in program order. Each link has its own
- * two-rank communicator and stream, so that a send never waits for an unrelated receive; events tie it to the compute
- * stream. Parts along an inner dim, and uneven parts, are packed into equal pieces in workspace and unpacked after. */
+/* Collectives and links over NCCL. The collectives of a communicator run on its stream, in program order, one after the
+ * other; so do those of communicators that share a stream. A call by itself waits for the compute stream and that for it;
+ * between fl_post and fl_posted they are one group, and the compute stream waits for it in fl_await only. Each link has its
+ * own two-rank communicator and stream, so that a send never waits for an unrelated receive; events tie it to the compute
+ * stream. Parts along an inner dim, and uneven parts, are packed into equal pieces in workspace and unpacked after.
+ *
+ * Collectives on two streams may be under way at once only where all their blocks find room on the device. The compiler says
+ * on how many streams that is so, for COMM_BLOCKS a communicator and LINK_BLOCKS a link (compiler/physical.h). */
 #include "../check.h"
 #include "../target.h"
 #include <mpi.h>
@@ -15,9 +20,12 @@
             FL_FAIL("set NCCL_DEBUG=INFO to see why", "%s failed: %s", #call, ncclGetErrorString(status_));            \
     } while (0)
 
+enum { STREAMS = 16 };
 struct fl_comm {
     ncclComm_t nccl;
-    int rank, size;
+    int rank, size, number;
+    cudaStream_t stream;
+    struct fl_event ready, ended;        /* of the compute stream before a call; of this one after it */
 };
 struct fl_link {
     ncclComm_t nccl;
@@ -31,6 +39,14 @@ struct fl_link {
 
 static double seconds;
 static struct fl_comm **comms;
+static cudaStream_t streams[STREAMS];
+static int nstream = 1;
+static struct fl_event *posted;          /* by number */
+static int nposted;
+static fl_comm *posting;                 /* whose calls are between fl_post and fl_posted */
+static bool grouped;                     /* ncclGroupStart is open: calls go out together */
+static struct { const void *whole; struct fl_event ended; } *gathers;    /* started, by target */
+static int ngather;
 static struct fl_link **links;
 static int ncomm, nlink;
 
@@ -47,6 +63,8 @@ static ncclComm_t nccl_join(MPI_Comm group)
     int rank, size;
     FL_MPI(MPI_Comm_rank(group, &rank));
     FL_MPI(MPI_Comm_size(group, &size));
+    setenv("NCCL_MAX_CTAS", "16", 0);                /* COMM_BLOCKS, LINK_BLOCKS */
+    setenv("NCCL_MAX_P2P_NCHANNELS", "4", 0);
     ncclUniqueId id;
     if (rank == 0)
         FL_NCCL(ncclGetUniqueId(&id));
@@ -70,7 +88,76 @@ extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, in
         FL_FAIL(NULL, "communicator %s has %d ranks, the plan says %d", name, c->size, size);
     c->nccl = nccl_join(group);
     FL_MPI(MPI_Comm_free(&group));
+    c->number = ncomm - 1;
+    if (!streams[c->number % nstream])
+        streams[c->number % nstream] = fl_stream_new();
+    c->stream = streams[c->number % nstream];
     return c;
+}
+
+/* From here on this communicator's stream is the one that calls are queued on, behind what the compute stream has. */
+static void enter(fl_comm *c)
+{
+    if (posting)
+        return;
+    fl_record(&c->ready, fl_stream());
+    fl_wait(c->stream, &c->ready);
+    fl_stream_use(c->stream);
+}
+
+static void leave(fl_comm *c)
+{
+    if (posting)
+        return;
+    fl_record(&c->ended, c->stream);
+    fl_stream_use(NULL);
+    fl_wait(fl_stream(), &c->ended);
+}
+
+/* Calls that neither pack nor unpack go out together. */
+static void group(bool open)
+{
+    if (!posting || grouped == open)
+        return;
+    grouped = open;
+    if (open)
+        FL_NCCL(ncclGroupStart());
+    else
+        FL_NCCL(ncclGroupEnd());
+}
+
+extern "C" void fl_post(fl_comm *c, int number)
+{
+    (void)number;
+    enter(c);
+    posting = c;
+}
+
+extern "C" void fl_posted(fl_comm *c, int number)
+{
+    group(false);
+    posting = NULL;
+    if (number >= nposted) {
+        posted = (struct fl_event *)realloc(posted, (size_t)(number + 1) * sizeof *posted);
+        if (!posted)
+            FL_FAIL("the host is out of memory", "cannot list a collective");
+        for (; nposted <= number; nposted++)
+            posted[nposted] = {};
+    }
+    fl_record(&posted[number], c->stream);
+    fl_stream_use(NULL);
+}
+
+extern "C" void fl_await(fl_comm *c, int number)
+{
+    (void)c;
+    if (number < nposted)
+        fl_wait(fl_stream(), &posted[number]);
+}
+
+extern "C" void fl_comms_start(int count)
+{
+    nstream = count < 1 ? 1 : count < STREAMS ? count : STREAMS;
 }
 
 extern "C" void fl_links_start(void) {}
@@ -124,6 +211,12 @@ extern "C" void fl_recv(fl_link *l, void *dst, int64_t bytes)
 
 extern "C" void fl_poll(void) {}
 
+/* Each communicator packs in room of its own: others may be under way. */
+static void *room(const fl_comm *c, int which, size_t bytes)
+{
+    return fl_workspace(2 + 2 * c->number + which, bytes);
+}
+
 static ncclRedOp_t reduction(enum fl_reduce kind)
 {
     return kind == FL_SUM ? ncclSum : kind == FL_MAX ? ncclMax : ncclMin;
@@ -139,28 +232,34 @@ extern "C" int fl_comm_rank(const fl_comm *c) { return c ? c->rank : 0; }
 extern "C" int fl_comm_size(const fl_comm *c) { return c ? c->size : 1; }
 extern "C" double fl_comm_seconds(void) { return seconds; }
 
+static void reduce_all(fl_comm *c, void *x, int64_t n, ncclDataType_t type, enum fl_reduce kind)
+{
+    if (!c || c->size == 1 || n <= 0)
+        return;
+    enter(c);
+    group(true);
+    FL_NCCL(ncclAllReduce(x, x, (size_t)n, type, reduction(kind), c->nccl, fl_stream()));
+    leave(c);
+}
+
 extern "C" void fl_all_reduce(fl_comm *c, float *x, int64_t n, enum fl_reduce kind)
 {
-    if (c && c->size > 1 && n > 0)
-        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclFloat, reduction(kind), c->nccl, fl_stream()));
+    reduce_all(c, x, n, ncclFloat, kind);
 }
 
 extern "C" void fl_all_reduce_i32(fl_comm *c, int32_t *x, int64_t n, enum fl_reduce kind)
 {
-    if (c && c->size > 1 && n > 0)
-        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclInt32, reduction(kind), c->nccl, fl_stream()));
+    reduce_all(c, x, n, ncclInt32, kind);
 }
 
 extern "C" void fl_all_reduce_bf16(fl_comm *c, fl_bf16 *x, int64_t n, enum fl_reduce kind)
 {
-    if (c && c->size > 1 && n > 0)
-        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclBfloat16, reduction(kind), c->nccl, fl_stream()));
+    reduce_all(c, x, n, ncclBfloat16, kind);
 }
 
 extern "C" void fl_all_reduce_f16(fl_comm *c, fl_f16 *x, int64_t n, enum fl_reduce kind)
 {
-    if (c && c->size > 1 && n > 0)
-        FL_NCCL(ncclAllReduce(x, x, (size_t)n, ncclHalf, reduction(kind), c->nccl, fl_stream()));
+    reduce_all(c, x, n, ncclHalf, kind);
 }
 
 extern "C" void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, int bytes)
@@ -171,20 +270,23 @@ extern "C" void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t ou
         return;
     }
     int64_t most = (n + k - 1) / k, piece = outer * most * inner * bytes;
+    enter(c);
     if (outer == 1 && n % k == 0) {
         FL_NCCL(ncclAllGather(src, dst, (size_t)piece, ncclChar, c->nccl, fl_stream()));
+        leave(c);
         return;
     }
-    char *all = (char *)fl_workspace(2, (size_t)(piece * (k + 1))), *mine = all + piece * k;
+    char *all = (char *)room(c, 0, (size_t)(piece * (k + 1))), *mine = all + piece * k;
     int64_t own = part_first(n, me + 1, k) - part_first(n, me, k);
     fl_put(mine, src, outer, most, 0, own, inner, bytes);
     FL_NCCL(ncclAllGather(mine, all, (size_t)piece, ncclChar, c->nccl, fl_stream()));
     for (int r = 0; r < k; r++) {
         int64_t at = part_first(n, r, k), rows = part_first(n, r + 1, k) - at;
-        char *rows_of_r = (char *)fl_workspace(3, (size_t)piece);
+        char *rows_of_r = (char *)room(c, 1, (size_t)piece);
         fl_take(rows_of_r, all + r * piece, outer, most, 0, rows, inner, bytes);
         fl_put(dst, rows_of_r, outer, n, at, rows, inner, bytes);
     }
+    leave(c);
 }
 
 static size_t bytes_of(ncclDataType_t type) { return type == ncclFloat ? 4 : 2; }
@@ -198,20 +300,25 @@ static void scatter(fl_comm *c, void *dst, const void *src, int64_t outer, int64
         return;
     }
     int64_t most = (n + k - 1) / k, piece = outer * most * inner;
-    if (outer == 1 && n % k == 0) {
+    bool whole = outer == 1 && n % k == 0;
+    enter(c);
+    group(whole);
+    if (whole) {
         FL_NCCL(ncclReduceScatter(src, dst, (size_t)piece, type, reduction(kind), c->nccl, fl_stream()));
+        leave(c);
         return;
     }
-    char *all = (char *)fl_workspace(2, (size_t)(piece * (k + 1) * bytes)), *mine = all + piece * k * bytes;
+    char *all = (char *)room(c, 0, (size_t)(piece * (k + 1) * bytes)), *mine = all + piece * k * bytes;
     fl_fill_bytes(all, 0, piece * k * bytes);
     for (int r = 0; r < k; r++) {
         int64_t at = part_first(n, r, k), rows = part_first(n, r + 1, k) - at;
-        void *rows_of_r = fl_workspace(3, (size_t)(piece * bytes));
+        void *rows_of_r = room(c, 1, (size_t)(piece * bytes));
         fl_take(rows_of_r, src, outer, n, at, rows, inner, bytes);
         fl_put(all + r * piece * bytes, rows_of_r, outer, most, 0, rows, inner, bytes);
     }
     FL_NCCL(ncclReduceScatter(all, mine, (size_t)piece, type, reduction(kind), c->nccl, fl_stream()));
     fl_take(dst, mine, outer, most, 0, part_first(n, me + 1, k) - part_first(n, me, k), inner, bytes);
+    leave(c);
 }
 
 extern "C" void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
@@ -236,10 +343,14 @@ static void gather_shares(fl_comm *c, void *whole, const void *mine, int64_t sha
 {
     int bytes = (int)bytes_of(type);
     char *place = (char *)whole + fl_comm_rank(c) * share * bytes;
-    if (fl_comm_size(c) > 1)
+    if (fl_comm_size(c) > 1) {
+        enter(c);
+        group(true);
         FL_NCCL(ncclAllGather(mine, whole, (size_t)share, type, c->nccl, fl_stream()));
-    else if (place != mine)
+        leave(c);
+    } else if (place != mine) {
         fl_copy(place, mine, share, bytes);
+    }
 }
 
 /* NCCL reads a whole share for every rank: a piece that ends earlier is copied, zeros behind it. */
@@ -251,13 +362,16 @@ static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n,
         fl_copy(mine, whole, n, bytes);
         return;
     }
+    enter(c);
+    group(n == k * share);
     if (n < k * share) {
-        char *all = (char *)fl_workspace(2, (size_t)(k * share * bytes));
+        char *all = (char *)room(c, 0, (size_t)(k * share * bytes));
         fl_copy(all, whole, n, bytes);
         fl_fill_bytes(all + n * bytes, 0, (k * share - n) * bytes);
         whole = all;
     }
     FL_NCCL(ncclReduceScatter(whole, mine, (size_t)share, type, reduction(kind), c->nccl, fl_stream()));
+    leave(c);
 }
 
 extern "C" void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
@@ -275,18 +389,37 @@ extern "C" void fl_gather_shares_f16(fl_comm *c, fl_f16 *whole, const fl_f16 *mi
     gather_shares(c, whole, mine, share, ncclHalf);
 }
 
-/* In the order of the one stream: nothing is left to wait for. */
+/* One target has one gather under way at most. */
+static struct fl_event *gather_ended(const void *whole)
+{
+    int i = 0;
+    while (i < ngather && gathers[i].whole != whole)
+        i++;
+    if (i == ngather) {
+        gathers = (decltype(gathers))realloc(gathers, (size_t)++ngather * sizeof *gathers);
+        if (!gathers)
+            FL_FAIL("the host is out of memory", "cannot list a gather");
+        gathers[i] = {whole, {}};
+    }
+    return &gathers[i].ended;
+}
+
 extern "C" void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, int element_bytes)
 {
-    if (fl_comm_size(c) > 1)
-        FL_NCCL(ncclAllGather(mine, whole, (size_t)(share * element_bytes), ncclChar, c->nccl, fl_stream()));
-    else
+    if (fl_comm_size(c) == 1) {
         fl_copy(whole, mine, share, element_bytes);
+        return;
+    }
+    enter(c);
+    FL_NCCL(ncclAllGather(mine, whole, (size_t)(share * element_bytes), ncclChar, c->nccl, fl_stream()));
+    fl_record(gather_ended(whole), c->stream);
+    fl_stream_use(NULL);
 }
 
 extern "C" void fl_gather_wait(fl_comm *c, const void *whole)
 {
-    (void)c, (void)whole;
+    if (fl_comm_size(c) > 1)
+        fl_wait(fl_stream(), gather_ended(whole));
 }
 
 extern "C" void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)
@@ -314,7 +447,8 @@ extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t ou
     int k = fl_comm_size(c), me = fl_comm_rank(c);
     int64_t na = part_first(a, me + 1, k) - part_first(a, me, k), nb = part_first(b, me + 1, k) - part_first(b, me, k);
     int64_t most = outer * ((a + k - 1) / k) * middle * ((b + k - 1) / k) * inner * bytes;
-    char *out = (char *)fl_workspace(2, (size_t)(2 * most * k)), *in = out + most * k;
+    enter(c);
+    char *out = (char *)room(c, 0, (size_t)(2 * most * k)), *in = out + most * k;
     for (int r = 0; r < k; r++) {
         int64_t at = split_a ? part_first(a, r, k) : part_first(b, r, k);
         int64_t rows = (split_a ? part_first(a, r + 1, k) : part_first(b, r + 1, k)) - at;
@@ -337,6 +471,7 @@ extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t ou
         else
             fl_put(dst, in + r * most, outer, a, at, rows, middle * nb * inner, bytes);
     }
+    leave(c);
 }
 
 extern "C" void fl_comm_stop(void)
@@ -357,8 +492,19 @@ extern "C" void fl_comm_stop(void)
     }
     for (int i = 0; i < ncomm; i++) {
         FL_NCCL(ncclCommDestroy(comms[i]->nccl));
+        fl_event_free(&comms[i]->ready);
+        fl_event_free(&comms[i]->ended);
         free(comms[i]);
     }
+    for (int i = 0; i < STREAMS; i++)
+        if (streams[i])
+            fl_stream_free(streams[i]);
+    for (int i = 0; i < nposted; i++)
+        fl_event_free(&posted[i]);
+    for (int i = 0; i < ngather; i++)
+        fl_event_free(&gathers[i].ended);
+    free(posted);
+    free(gathers);
     free(links);
     free(comms);
 }

@@ -39,7 +39,8 @@ template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, in
 /* Every call into CUDA: on failure one line with file, line and what CUDA says, and the job ends. */
 #define FL_CUDA(call) fl_cuda_check((call), __FILE__, __LINE__, #call)
 void fl_cuda_check(cudaError_t status, const char *file, int line, const char *call);
-cudaStream_t fl_stream(void);                        /* the compute stream */
+cudaStream_t fl_stream(void);                        /* the stream that calls are queued on: the compute stream, or .. */
+void fl_stream_use(cudaStream_t stream);             /* .. this one, until it is NULL */
 
 /* Streams beside it, and events between streams (streams.cu). A wait is for what was recorded in this step. */
 struct fl_event { cudaEvent_t event; unsigned step; };           /* zeroed: nothing recorded */
@@ -55,7 +56,7 @@ void fl_streams_join(void);
 const struct fl_step *fl_step_on_device(const struct fl_step *s);
 void fl_step_stop(void);                             /* drops graphs; before communicators end */
 void fl_offload_stop(void);                          /* frees host memory and what copies it (offload.cu) */
-void *fl_workspace(int which, size_t bytes);         /* scratch space number 0..3 on the device; grows, kept for the run */
+void *fl_workspace(int which, size_t bytes);         /* scratch space of this number on the device; grows, kept for the run */
 
 /* An element of any float type as f32, and back. */
 static __device__ __forceinline__ float fl_load(float x) { return x; }

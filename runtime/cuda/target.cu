@@ -8,8 +8,9 @@
 
 extern "C" const char *const fl_target_name = "cuda";
 
-static cudaStream_t compute;
-static struct { void *p; size_t bytes; } workspace[4];
+static cudaStream_t compute, used;       /* used: the one that calls are queued on meanwhile, or NULL */
+static struct workspace { void *p; size_t bytes; } *workspace;
+static int nworkspace;
 static int64_t held;
 enum { RING = 8, LARGE = 64 << 20 };
 static struct { char *p; size_t bytes; cudaEvent_t read; } ring[RING];
@@ -29,13 +30,25 @@ void fl_cuda_check(cudaError_t status, const char *file, int line, const char *c
 
 cudaStream_t fl_stream(void)
 {
-    return compute;
+    return used ? used : compute;
+}
+
+void fl_stream_use(cudaStream_t stream)
+{
+    used = stream;
 }
 
 /* One that is outgrown stays until the program ends: cudaFree waits for all streams, and a send under way on one of them
  * may wait for a peer that stands here as well. */
 void *fl_workspace(int which, size_t bytes)
 {
+    if (which >= nworkspace) {
+        workspace = (struct workspace *)realloc(workspace, (size_t)(which + 1) * sizeof *workspace);
+        if (!workspace)
+            FL_FAIL("the host is out of memory", "cannot list a workspace");
+        for (; nworkspace <= which; nworkspace++)
+            workspace[nworkspace] = {};
+    }
     if (workspace[which].bytes < bytes) {
         bytes *= 2;              /* so that those outgrown are no more, all together, than the last one */
         FL_CUDA(cudaMalloc(&workspace[which].p, bytes));
@@ -126,9 +139,12 @@ extern "C" void fl_target_stop(void)
 {
     FL_CUDA(cudaDeviceSynchronize());
     fl_offload_stop();
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < nworkspace; i++)
         if (workspace[i].p)
             FL_CUDA(cudaFree(workspace[i].p));
+    free(workspace);
+    workspace = NULL;
+    nworkspace = 0;
     for (auto &slot : ring) {
         if (slot.p)
             FL_CUDA(cudaFreeHost(slot.p));
