@@ -15,6 +15,10 @@
  *     box_all_to_all      S(dim) -> S(dim_to)
  *     box_accumulate      P(mb) -> B(mb)    local, in time: in a per-micro-batch phase; output readable in UPDATE (or
  *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
+ *     box_post            starts the collective of UPDATE that is its attribute "of" for its operands, "operands" of that
+ *                         one, in the last micro-batch: between there and the collective, which then only waits for them
+ *                         (its attribute "posted": by operand the "number" of the post, or -1; "rest": of those), they are not written and
+ *                         their results not touched. In a body: once for every "blocks" blocks. See box/post.c.
  *       A gather in a body with attribute "ahead" may be started one block ahead, at the start of the block before.
  *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
  *                         recv on the other stage has no inputs and the same type and layout.
@@ -157,6 +161,12 @@ bool schedule_sequential(const struct stage *s);
 
 void physical_verify(const struct physical *p, const char *after);              /* the invariants above; BUG() when broken */
 int rank_stage(const struct physical *p, int rank);
+/* On cuda what is under way at once must find room on the device together: every communicator has at most COMM_BLOCKS blocks,
+ * every link LINK_BLOCKS. So collectives run on so many streams, those of communicators that share one in the order of the
+ * program; the runtime holds NCCL to the numbers. box/comm.c */
+enum { DEVICE_BLOCKS = 108, COMM_BLOCKS = 16, LINK_BLOCKS = 4, MOST_COMM_STREAMS = 4 };
+int comm_streams(const struct physical *p);
+int stage_links(const struct physical *p, int stage);
 int comm_apart(const struct physical *p, unsigned axes);     /* a communicator over none of the axes, or -1; box/comm.c */
 void stage_coord(const struct physical *p, int stage, int rank, int *coord);   /* mesh coordinates of a rank */
 #endif

@@ -36,6 +36,10 @@ static void verify_region(const struct physical *p, const struct stage *s, struc
             if (v && n->need && !layout_agrees(p->mesh, &v->lay, &n->need[k]))
                 BUG("after %s, stage %d: node %d (%s) reads %s in another layout", after, s->index, n->id, n->op->name, v->path);
         }
+        const struct node *of = node_ptr(n, "of");
+        for (int k = 0; n->op == &op_box_post && k < arrlen(n->in); k++)
+            if (of->in[node_ints(n, "operands")[k]] != n->in[k])
+                BUG("after %s, stage %d: a post starts %s, which its collective does not read", after, s->index, n->in[k]->path);
         for (int k = 0; n->body && k < arrlen(n->out); k++)
             if (!layout_agrees(p->mesh, &n->body->args[k]->lay, &n->body->results[k]->lay) ||
                 !layout_agrees(p->mesh, &n->body->args[k]->lay, &n->in[k]->lay) ||

@@ -148,6 +148,20 @@ static struct root def_root(struct work *w, struct value *v, struct root otherwi
     return n ? hmget(w->roots, node_at_root(n)->region) : otherwise;
 }
 
+/* The results of what a post starts are written from then on. In the last micro-batch what stands before it in the order of
+ * a sequential step is done with. */
+static void touch_posted(struct work *w, const struct node *n)
+{
+    const struct node *of = node_ptr(n, "of");
+    const int64_t *operands = node_ints(n, "operands");
+    for (int k = 0; k < arrlen(n->in); k++) {
+        struct buffer *b = of->out[operands[k]]->buffer;
+        int from = w->sequential ? w->point[node_at_root(n)->id] : w->first[ENTRY_TRAIN][2];
+        if (!b->persistent)
+            live(b, from, w->last[ENTRY_TRAIN][2]);
+    }
+}
+
 static void touch_region(struct work *w, enum entry e, struct root f, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
@@ -157,6 +171,8 @@ static void touch_region(struct work *w, enum entry e, struct root f, struct reg
                 touch(w, e, def_root(w, n->in[k], f), f, n, n->in[k], w->point[n->id]);
         for (int k = 0; k < arrlen(n->out); k++)
             touch(w, e, f, f, n, n->out[k], w->end[n->id]);
+        if (n->op == &op_box_post)
+            touch_posted(w, n);
         if (n->wide)
             live(n->wide, w->point[n->id], w->end[n->id]);
         if (!n->body)

@@ -3,6 +3,7 @@
 #include "../base/diag.h"
 #include "../passes.h"
 #include "boxer.h"
+#include "post.h"
 #include "survey.h"
 
 int rank_stage(const struct physical *p, int rank)
@@ -42,8 +43,11 @@ static void box_entry(struct boxer *b)
             struct node *send = b->sends[phase][i];
             arrput(send->region->nodes, send);
         }
-    for (int s = 0; s < p->nstage; s++)
+    for (int s = 0; s < p->nstage; s++) {
         stage_clean(p, &p->stages[s], b->g->entry);
+        if (b->g->entry == ENTRY_TRAIN)
+            stage_post(p, &p->stages[s]);
+    }
 }
 
 void box(struct module *m)

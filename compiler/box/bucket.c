@@ -2,6 +2,7 @@
  * root: values with the same kind, axes and type of step are operands of one node, whole stacks included. So a step has
  * one gradient reduction over dp, however many parameters there are. */
 #include "boxer.h"
+#include "post.h"
 
 struct request {
     struct value *value;             /* the latest form of it */
@@ -135,11 +136,14 @@ static struct request *next_request(struct request *requests)
     return first;
 }
 
-/* Would v make the bucket larger than the plan's `buckets` line says? Else its bytes are added. */
-static bool too_many(const struct boxer *b, const struct step *step, const struct value *v, int64_t *bytes)
+/* Would v make the bucket larger than the plan's `buckets` line says? Else its bytes are added. What is posted is cut into
+ * buckets there (post.c). */
+static bool too_many(const struct boxer *b, int stage, const struct value *v, int64_t *bytes)
 {
     int64_t limit = b->m->plan->shard.bucket_bytes, more = value_local_bytes(v, b->mesh) * region_blocks(v->region);
-    if (step->dim != DIM_FLAT || !limit || *bytes + more <= limit) {
+    if (!limit || post_possible(boxer_stage(b, stage), v))
+        return false;
+    if (*bytes + more <= limit) {
         *bytes += more;
         return false;
     }
@@ -169,7 +173,7 @@ void boxer_bucket(struct boxer *b, int stage)
                 continue;
             if (!step_is_comm(step.kind) && arrlen(n->in))
                 break;                   /* local steps take one value each */
-            if (too_many(b, &step, q->value, &bytes) && arrlen(n->in))
+            if (too_many(b, stage, q->value, &bytes) && arrlen(n->in))
                 continue;
             struct value *v = boxing_out(b, stage, n, q->value, &q->step[q->done]);
             variant_add(b, q->source, v, true);

@@ -8,6 +8,24 @@ static bool same_stages(const int *a, const int *b)
     return arrlen(a) == arrlen(b) && (!arrlen(a) || !memcmp(a, b, sizeof *a * (size_t)arrlen(a)));
 }
 
+int stage_links(const struct physical *p, int stage)
+{
+    int count = 0;
+    for (int i = 0; i < arrlen(p->links); i++)
+        count += p->links[i].from == stage || p->links[i].to == stage;
+    return count;
+}
+
+int comm_streams(const struct physical *p)
+{
+    int links = 0, streams = MOST_COMM_STREAMS;
+    for (int s = 0; s < p->nstage; s++)
+        links = stage_links(p, s) > links ? stage_links(p, s) : links;
+    while (streams > 1 && streams * COMM_BLOCKS + links * LINK_BLOCKS > DEVICE_BLOCKS)
+        streams--;
+    return arrlen(p->comms) < streams ? (int)arrlen(p->comms) : streams;
+}
+
 int comm_apart(const struct physical *p, unsigned axes)
 {
     for (int i = 0; i < arrlen(p->comms); i++)

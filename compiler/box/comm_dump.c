@@ -15,10 +15,11 @@ static void dump_json(FILE *to, const struct module *m, const struct record *rec
         json_t *stages = json_array();
         for (int k = 0; k < arrlen(r->stages); k++)
             json_array_append_new(stages, json_integer(r->stages[k]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:o}",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:o}",
             "where", r->where, "entry", entry_name[r->entry], "phase", record_phase(r), "value", r->value, "axis",
             r->axis, "kind", r->kind, "type", r->type, "values", r->values, "bytes", (json_int_t)r->bytes, "times",
-            (json_int_t)r->times, "blocks", (json_int_t)r->blocks, "stages", stages));
+            (json_int_t)r->times, "blocks", (json_int_t)r->blocks, "posts", (json_int_t)r->posts,
+            "stages", stages));
     }
     struct total *sum = comm_totals(p, records);
     for (int i = 0; i < arrlen(sum); i++)
@@ -48,6 +49,8 @@ void comm_dump(FILE *to, struct module *m, bool json)
                 record_phase(r), r->kind, r->axis, (long long)r->bytes, (long long)r->times, r->value, r->type);
         if (r->route)
             fprintf(to, "  stage %s", r->route);
+        if (r->posts)
+            fprintf(to, "  begun beside backward in %lld calls", (long long)r->posts);
         fputc('\n', to);
     }
     struct total *sum = comm_totals(p, records);

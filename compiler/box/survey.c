@@ -1,6 +1,7 @@
 /* Collects the communication of all stages and entries; see survey.h. */
 #include "survey.h"
 #include "boxer.h"
+#include "post.h"
 #include <string.h>
 
 struct survey {
@@ -73,6 +74,16 @@ const char *record_phase(const struct record *r)
     return r->recompute ? "recompute" : phase_name[r->phase];
 }
 
+/* How many calls have started what the collective waits for. */
+static int64_t posts_of(const struct physical *p, int stage, const struct node *n)
+{
+    int64_t times = 0;
+    struct node **posts = node_attr(n, "posted") ? stage_posts(&p->stages[stage]) : NULL;
+    for (int i = 0; i < arrlen(posts); i++)
+        times += node_ptr(posts[i], "of") == n ? post_times(posts[i]) : 0;
+    return times;
+}
+
 static void add_record(struct survey *s, const struct node *n)
 {
     const struct physical *p = s->p;
@@ -118,6 +129,8 @@ static void add_record(struct survey *s, const struct node *n)
     }
     if (r.bytes > same->bytes)
         same->bytes = r.bytes;
+    int64_t posts = posts_of(p, s->stage, n);
+    same->posts = posts > same->posts ? posts : same->posts;
     same->calls[s->stage] += r.times;
     if (same->calls[s->stage] > same->times)
         same->times = same->calls[s->stage];

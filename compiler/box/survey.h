@@ -17,6 +17,7 @@ struct record {
     const char *route;               /* of links: "stage 0 -> 1, 1 -> 2" */
     unsigned axes;
     struct span span;
+    int64_t posts;                   /* calls started beside the backward, which this one waits for; of the busiest stage */
     bool recompute;                  /* in the backward, to do forward work again */
 };
 

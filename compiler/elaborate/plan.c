@@ -272,7 +272,7 @@ static void offload(struct plan *p, struct ast *a)
         }
 }
 
-/* buckets, prefetch and keep are about the shard line before them. */
+/* prefetch and keep are about the shard line before them. */
 static void shard_setting(struct plan *p, struct ast *a)
 {
     bool keep = a->kind == AST_FLAG, prefetch = !keep && !strcmp(a->name, "prefetch");
@@ -290,9 +290,6 @@ static void shard_setting(struct plan *p, struct ast *a)
     else if (prefetch && number->num != 0 && number->num != 1)
         diag_help(diag_error(E_BLOCK_LINE, number->span, "parameters are gathered one block ahead, or not ahead"),
                   "write `prefetch 1`, or leave the line out");
-    else if (!p->shard.level)
-        diag_help(diag_error(E_BLOCK_LINE, a->span, "no gradients are shared out"),
-                  "`buckets` goes with a line `shard .. over ..` before it");
 }
 
 static void unsupported(struct ast *a, const char *what)

@@ -5,19 +5,19 @@
 #include "emitter.h"
 #include <string.h>
 
-static bool whole_stack(const struct node *n, const struct value *v)
+static bool whole_stack(const struct emitter *e, const struct node *n, const struct value *v)
 {
-    return v->buffer->depth && region_depth(v->region) > region_depth(n->region);
+    return !e->post && v->buffer->depth && region_depth(v->region) > region_depth(n->region);
 }
 
-static struct sym blocks(const struct node *n, const struct value *v)
+static struct sym blocks(const struct emitter *e, const struct node *n, const struct value *v)
 {
-    return sym_int(whole_stack(n, v) ? v->buffer->blocks : 1);
+    return sym_int(whole_stack(e, n, v) ? v->buffer->blocks : 1);
 }
 
 static void open_stack(struct emitter *e, const struct node *n, const struct value *v)
 {
-    if (!whole_stack(n, v))
+    if (!whole_stack(e, n, v))
         return;
     const char *s = "b1 = 0";
     for (int d = 2; d <= v->buffer->depth; d++)
@@ -29,7 +29,7 @@ static void open_stack(struct emitter *e, const struct node *n, const struct val
 
 static void close_stack(struct emitter *e, const struct node *n, const struct value *v)
 {
-    if (!whole_stack(n, v))
+    if (!whole_stack(e, n, v))
         return;
     e->indent--;
     plain(e, "}");
@@ -50,7 +50,7 @@ static const char *kind(const struct node *n)
 static void all_reduce(struct emitter *e, const struct node *n, int k, const char *comm)
 {
     const struct value *in = n->in[k], *out = n->out[k];
-    struct sym count = sym_mul(blocks(n, out), sym_range(out->place, 0, out->ndim));
+    struct sym count = sym_mul(blocks(e, n, out), sym_range(out->place, 0, out->ndim));
     int fault = n->spoilt_operand == k ? n->spoilt : FAULT_NONE;
     if (fault)
         plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
@@ -69,9 +69,9 @@ static void all_reduce(struct emitter *e, const struct node *n, int k, const cha
 }
 
 /* outer, n, inner of v around dim, as arguments */
-static const char *around(const struct node *n, const struct value *v, int dim)
+static const char *around(const struct emitter *e, const struct node *n, const struct value *v, int dim)
 {
-    return mem_printf("%s, %s, %s", sym_text(sym_mul(blocks(n, v), sym_range(v->place, 0, dim))),
+    return mem_printf("%s, %s, %s", sym_text(sym_mul(blocks(e, n, v), sym_range(v->place, 0, dim))),
                       sym_text(v->place->extent[dim]), sym_text(sym_range(v->place, dim + 1, v->ndim)));
 }
 
@@ -79,7 +79,7 @@ static const char *around(const struct node *n, const struct value *v, int dim)
 static void shares(struct emitter *e, const struct node *n, int k, const char *comm)
 {
     const struct value *in = n->in[k], *out = n->out[k];
-    bool stack = whole_stack(n, in), gather = n->op == &op_box_all_gather;
+    bool stack = whole_stack(e, n, in), gather = n->op == &op_box_all_gather;
     const struct buffer *b = in->buffer;
     for (int d = 1; stack && d <= b->depth; d++) {
         plain(e, "for (int b%d = 0; b%d < %lld; b%d++) {", d, d, (long long)b->count[d - 1], d);
@@ -119,7 +119,7 @@ static void all_to_all(struct emitter *e, const struct node *n, int k, const cha
     struct sym ea = a == from ? out->place->extent[a] : in->place->extent[a];
     struct sym eb = b == from ? out->place->extent[b] : in->place->extent[b];
     line(e, n, "fl_all_to_all(%s, %s, %s, %s, %s, %s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
-         sym_text(sym_mul(blocks(n, in), sym_range(in->place, 0, a))), sym_text(ea),
+         sym_text(sym_mul(blocks(e, n, in), sym_range(in->place, 0, a))), sym_text(ea),
          sym_text(sym_range(in->place, a + 1, b)), sym_text(eb), sym_text(sym_range(in->place, b + 1, in->ndim)),
          to == a ? "true" : "false", type_bytes[in->type]);
 }
@@ -140,32 +140,105 @@ static bool bucket(struct emitter *e, const struct node *n, const char *comm)
     return true;
 }
 
+static void convert(struct emitter *e, const struct node *n, int k, const char *comm)
+{
+    const struct value *in = n->in[k], *out = n->out[k];
+    int dim = (int)node_int(n, "dim", 0);
+    if (dim == DIM_FLAT) {
+        shares(e, n, k, comm);
+        return;
+    }
+    open_stack(e, n, in);
+    if (n->op == &op_box_all_gather)
+        line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
+             around(e, n, out, dim), type_bytes[in->type]);
+    else if (n->op == &op_box_reduce_scatter)
+        line(e, n, "fl_reduce_scatter%s(%s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
+             tensor_name(e, in), around(e, n, in, dim), kind(n));
+    else if (n->op == &op_box_all_to_all)
+        all_to_all(e, n, k, comm);
+    else
+        all_reduce(e, n, k, comm);
+    close_stack(e, n, in);
+}
+
+static const char *comm_name(const struct node *n)
+{
+    return mem_printf("run->comm[%d]", (int)node_int(n, "comm", -1));
+}
+
+/* What has been posted is waited for; the others are one call, here. */
+static void wait_posted(struct emitter *e, const struct node *n, const int64_t *posted)
+{
+    int64_t rest = node_int(n, "rest", -1), last = -1;
+    if (rest >= 0)
+        plain(e, "fl_post(%s, %lld);", comm_name(n), (long long)rest);
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (posted[k] < 0)
+            convert(e, n, k, comm_name(n));
+    if (rest >= 0)
+        plain(e, "fl_posted(%s, %lld);", comm_name(n), (long long)rest);
+    for (int k = 0; k < arrlen(posted); k++)
+        last = posted[k] > last ? posted[k] : last;
+    for (int64_t number = 0; number <= last; number++)
+        for (int k = 0; k < arrlen(posted); k++)
+            if (posted[k] == number) {
+                line(e, n, "fl_await(%s, %lld);", comm_name(n), (long long)number);
+                break;
+            }
+    if (rest >= 0)
+        line(e, n, "fl_await(%s, %lld);", comm_name(n), (long long)rest);
+}
+
 static void collective(struct emitter *e, const struct node *n)
 {
-    int index = (int)node_int(n, "comm", -1), dim = (int)node_int(n, "dim", 0);
-    const char *comm = mem_printf("run->comm[%d]", index);
-    at(e, n, n->in[0], e->p->comms[index].name);
+    const char *comm = comm_name(n);
+    const int64_t *posted = node_ints(n, "posted");
+    at(e, n, n->in[0], e->p->comms[node_int(n, "comm", -1)].name);
+    if (posted) {
+        wait_posted(e, n, posted);
+        return;
+    }
     if (bucket(e, n, comm))
         return;
-    for (int k = 0; k < arrlen(n->in); k++) {
-        const struct value *in = n->in[k], *out = n->out[k];
-        if (dim == DIM_FLAT) {
-            shares(e, n, k, comm);
-            continue;
-        }
-        open_stack(e, n, in);
-        if (n->op == &op_box_all_gather)
-            line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
-                 around(n, out, dim), type_bytes[in->type]);
-        else if (n->op == &op_box_reduce_scatter)
-            line(e, n, "fl_reduce_scatter%s(%s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
-                 tensor_name(e, in), around(n, in, dim), kind(n));
-        else if (n->op == &op_box_all_to_all)
-            all_to_all(e, n, k, comm);
-        else
-            all_reduce(e, n, k, comm);
-        close_stack(e, n, in);
+    for (int k = 0; k < arrlen(n->in); k++)
+        convert(e, n, k, comm);
+}
+
+/* Starts the collective `of` for what is complete: in the last micro-batch, for one block or the last few of them. */
+static void post(struct emitter *e, const struct node *n)
+{
+    const struct node *of = node_ptr(n, "of");
+    const struct region *r = n->region;
+    const int64_t *operands = node_ints(n, "operands");
+    long long blocks = node_int(n, "blocks", 1), count = r->count;
+    int last = e->p->mesh->axis[e->p->mesh->mb].size - 1;
+    const char *due = last ? mem_printf("mb == %d", last) : "";
+    if (blocks > 1 && blocks < count)
+        due = mem_printf("%s%s%s", due, *due ? " && " : "", r->reverse ? mem_printf("b1 %% %lld == 0", blocks) :
+                         mem_printf("((b1 + 1) %% %lld == 0 || b1 + 1 == %lld)", blocks, count));
+    else if (blocks > 1)
+        due = mem_printf("%s%s%s", due, *due ? " && " : "", r->reverse ? "b1 == 0" : mem_printf("b1 + 1 == %lld", count));
+    plain(e, *due ? "if (%s) {" : "{", due);
+    e->indent++;
+    line(e, n, "fl_post(%s, %d);", comm_name(of), (int)node_int(n, "number", 0));
+    if (blocks > 1) {
+        plain(e, "const int from = b1 / %lld * %lld;", blocks, blocks);
+        plain(e, "for (int b1 = from; b1 < from + %lld%s; b1++) {", blocks,
+              count % blocks ? mem_printf(" && b1 < %lld", count) : "");
+        e->indent++;
     }
+    e->post = n;
+    for (int k = 0; k < arrlen(n->in); k++)
+        convert(e, of, (int)operands[k], comm_name(of));
+    e->post = NULL;
+    if (blocks > 1) {
+        e->indent--;
+        plain(e, "}");
+    }
+    plain(e, "fl_posted(%s, %d);", comm_name(of), (int)node_int(n, "number", 0));
+    e->indent--;
+    plain(e, "}");
 }
 
 /* Only the first rank of the axes keeps its values. */
@@ -210,6 +283,8 @@ bool emit_boxing(struct emitter *e, const struct node *n)
                  type_suffix(n->out[k]->type),
                  tensor_name(e, n->out[k]), tensor_name(e, n->in[k]),
                  sym_text(sym_range(n->in[k]->place, 0, n->in[k]->ndim)), n->spoilt == FAULT_DROP ? "true" : "mb == 0", kind(n));
+    } else if (n->op == &op_box_post) {
+        post(e, n);
     } else if (n->op == &op_box_send || n->op == &op_box_recv) {
         const struct value *v = in ? in : out;
         const struct link *l = &e->p->links[node_int(n, "link", 0)];

@@ -19,6 +19,7 @@ struct emitter {
     enum entry entry;
     enum phase phase;
     int indent;
+    const struct node *post;     /* the box_post whose collective is being written, block by block; or NULL */
 };
 
 /* names.c: text from the source that can never break out of what it is put in */

@@ -1,7 +1,9 @@
 /* plan.json: the plan for scripts and checkers: mesh, classes with their memory, what each of their phases does that
- * concerns other ranks, and the rolled order of a step; communicators, links with slots. A step of train is: phase count
+ * concerns other ranks, and the rolled order of a step; communicators, links with slots. A post starts a collective in one
+ * micro-batch, for as many pieces as it has times; the collective that waits for its number does so in update. A step of train is: phase count
  * for every micro-batch, setup, the firings of the order, update; of the other entries: count for every micro-batch, setup,
  * forward chunk by chunk for every micro-batch, update. */
+#include "../box/post.h"
 #include "../op.h"
 #include "../schedule/dump.h"
 #include "emitter.h"
@@ -11,11 +13,33 @@
  * after the other), a reduction over stages. */
 struct acts { const struct physical *p; json_t *list; };
 
+/* The numbers of its posts, each once. */
+static json_t *waits_json(const struct node *n)
+{
+    const int64_t *posted = node_ints(n, "posted");
+    json_t *list = json_array();
+    int64_t most = -1;
+    for (int k = 0; k < arrlen(posted); k++)
+        most = posted[k] > most ? posted[k] : most;
+    for (int64_t number = 0; number <= most; number++)
+        for (int k = 0; k < arrlen(posted); k++)
+            if (posted[k] == number) {
+                json_array_append_new(list, json_integer(number));
+                break;
+            }
+    return list;
+}
+
 static void add_act(struct node *n, void *context)
 {
     struct acts *a = context;
     int comm = (int)node_int(n, "comm", -1);
-    if (n->op == &op_box_recv || n->op == &op_box_send) {
+    if (n->op == &op_box_post) {
+        json_array_append_new(a->list, json_pack("{s:s, s:i, s:i, s:i, s:I}", "act", "post", "number",
+                                                 (int)node_int(n, "number", 0), "communicator",
+                                                 (int)node_int(node_ptr(n, "of"), "comm", -1), "microbatch",
+                                                 a->p->mesh->axis[a->p->mesh->mb].size - 1, "times", (json_int_t)post_times(n)));
+    } else if (n->op == &op_box_recv || n->op == &op_box_send) {
         json_array_append_new(a->list, json_pack("{s:s, s:i}", "act", n->op == &op_box_recv ? "receive" : "send", "link",
                                                  (int)node_int(n, "link", 0)));
     } else if (comm >= 0 && n->op == &op_box_stage_reduce) {
@@ -25,8 +49,11 @@ static void add_act(struct node *n, void *context)
         json_array_append_new(a->list, json_pack("{s:s, s:i, s:o}", "act", "meet", "communicator", comm, "tensors",
                                                  tensors));
     } else if (comm >= 0) {
-        json_array_append_new(a->list, json_pack("{s:s, s:s, s:i, s:I}", "act", "collective", "op", n->op->name,
-                                                 "communicator", comm, "times", (json_int_t)region_blocks(n->region)));
+        json_t *act = json_pack("{s:s, s:s, s:i, s:I}", "act", "collective", "op", n->op->name, "communicator", comm, "times",
+                                (json_int_t)region_blocks(n->region));
+        if (node_attr(n, "posted"))
+            json_object_set_new(act, "waits", waits_json(n));
+        json_array_append_new(a->list, act);
     }
 }
 
@@ -85,10 +112,10 @@ void emit_plan_json(struct module *m, FILE *to)
                                                "to_chunk", l->to_chunk, "slots_sent", l->slots_sent, "slots_received",
                                                l->slots_received));
     }
-    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:f}", "program", m->options->file,
+    json_t *all = json_pack("{s:s, s:s, s:s, s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:f}", "program", m->options->file,
                             "plan", m->plan->name, "target", m->options->target, "ranks", p->mesh->nranks, "pipeline",
                             p->nstage > 1 ? p->mesh->axis[p->mesh->pipe].name : "", "microbatches",
-                            (int)m->plan->microbatches, "mesh", axes,
+                            (int)m->plan->microbatches, "comm_streams", comm_streams(p), "mesh", axes,
                             "classes", classes, "communicators", comms, "links", links, "bubble", p->bubble);
     if (all && m->options->spoil)
         json_object_set_new(all, "spoilt", json_string(m->options->spoil));

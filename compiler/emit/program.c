@@ -214,9 +214,9 @@ void emit_program(struct module *m, FILE *to)
     }
     fprintf(to, "    .axis_name = {%s},\n    .axis_size = {%s},\n    .axis_stride = {%s},\n    .pipe = %d, .mb = %d, "
             ".microbatches = %d,\n", names, sizes, strides, mesh->pipe, mesh->mb, mesh->axis[mesh->mb].size);
-    fprintf(to, "    .ncomm = %d, .comm = comms,\n    .nlink = %d, .link = links,\n    .ninput = %d, .input = inputs,\n"
+    fprintf(to, "    .ncomm = %d, .comm = comms, .comm_streams = %d,\n    .nlink = %d, .link = links,\n    .ninput = %d, .input = inputs,\n"
             "    .ndata = %d, .data = data,\n    .noutput = %d, .output = outputs,\n", (int)arrlen(p->comms),
-            (int)arrlen(p->links), (int)arrlen(inputs), (int)arrlen(bindings(m)), (int)arrlen(items(m, &op_output)));
+            comm_streams(p), (int)arrlen(p->links), (int)arrlen(inputs), (int)arrlen(bindings(m)), (int)arrlen(items(m, &op_output)));
 #define LR(id, name) "FL_LR_" #id,
     static const char *const lr[] = {FL_LR_KINDS(LR)};
 #undef LR

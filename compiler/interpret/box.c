@@ -1,6 +1,7 @@
 /* Boxing carried out between the ranks of a machine, and between machines. Every local conversion and collective is the
  * same thing: each rank's result is met by what the ranks of its group hold, entry by entry of the logical tensor. */
 #include "machine.h"
+#include "box/post.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,46 @@ static unsigned next_axis(const struct mesh *m, unsigned axes)
     return axes;
 }
 
+/* What a collective takes of a rank: the operand, or, where a post started it, what that was then. */
+static struct tensor part(struct machine *m, struct rank *k, const struct node *n, int operand, int64_t block)
+{
+    struct tensor t = *cell_read(m, k, n->in[operand], block);
+    const struct cell *c = cell_of(m, k, n->in[operand], block);
+    const int64_t *posted = node_ints(n, "posted");
+    if (!posted || posted[operand] < 0)
+        return t;
+    if (c->posted_step != m->run->step + 1)
+        BUG("stage %d waits for %s (block %lld), which no post has started", m->stage, n->in[operand]->path, (long long)block);
+    t.data = c->posted;
+    return t;
+}
+
+static void post(struct machine *m, const struct node *n)
+{
+    int64_t first, end, block = region_block(m, n->region);
+    const struct mesh *mesh = m->run->mesh;
+    if (m->run->microbatch != mesh->axis[mesh->mb].size - 1)
+        return;
+    if (region_depth(n->region) > 1) {
+        first = block;
+        end = block + 1;
+    } else if (!post_due(n, block, &first, &end)) {
+        return;
+    }
+    for (int64_t b = first; b < end; b++)
+        for (int k = 0; k < arrlen(n->in); k++)
+            for (int r = 0; r < m->nrank; r++) {
+                const struct tensor *t = cell_read(m, &m->ranks[r], n->in[k], b);
+                struct cell *c = cell_of(m, &m->ranks[r], n->in[k], b);
+                size_t bytes = sizeof(double) * (size_t)tensor_elements(t);
+                c->posted = c->posted ? c->posted : malloc(bytes + 1);
+                if (!c->posted)
+                    BUG("out of memory");
+                memcpy(c->posted, t->data, bytes);
+                c->posted_step = m->run->step + 1;
+            }
+}
+
 static void convert(struct machine *m, const struct node *n, int operand, int64_t from_block, int64_t to_block)
 {
     const struct value *from = n->in[operand], *to = n->out[operand];
@@ -106,8 +147,10 @@ static void convert(struct machine *m, const struct node *n, int operand, int64_
                 tensor_meet(out, cell_read(m, k, from, from_block), NULL);
         } else {
             for (int q = 0; q < m->nrank; q++)
-                for (int i = 0; i < times && same_group(mesh, k, &m->ranks[q], axes); i++)
-                    tensor_meet(out, cell_read(m, &m->ranks[q], from, from_block), reduces ? &reduce : NULL);
+                for (int i = 0; i < times && same_group(mesh, k, &m->ranks[q], axes); i++) {
+                    struct tensor t = part(m, &m->ranks[q], n, operand, from_block);
+                    tensor_meet(out, &t, reduces ? &reduce : NULL);
+                }
         }
         cell_seen(m, k, to, to_block);
     }
@@ -259,6 +302,10 @@ bool box_run(struct machine *m, struct node *n)
         return receive(m, n);
     if (n->op == &op_box_stage_reduce)
         return stage_reduce(m, n);
+    if (n->op == &op_box_post) {
+        post(m, n);
+        return true;
+    }
     for (int k = 0; k < arrlen(n->in); k++) {
         /* A collective may stand outside the repeat whose values it converts: then it converts whole stacks. */
         bool inside = n->in[k]->region == n->region || region_depth(n->in[k]->region) <= region_depth(n->region);

@@ -8,6 +8,8 @@ struct cell {                    /* one value of one block on one rank */
     struct tensor t;
     double *own;                 /* memory that is this cell's; t.data may point into another cell's (carried values) */
     bool filled;                 /* in this step */
+    double *posted;              /* as it was when a post started its collective, */
+    int64_t posted_step;         /* in this step, counted from 1 */
 };
 struct storage {                 /* one parameter on one rank: all blocks, local extents */
     struct param *param;

@@ -220,7 +220,7 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
         for (int k = 0; k < arrlen(w->readers[u->id]); k++) {
             const struct node *r = w->readers[u->id][k];
             bool view = arrlen(r->out) && r->out[0]->buffer == b && r != n;
-            if (r != n && !view)
+            if (r != n && !view && node_ptr(r, "of") != n)       /* a post of n reads for it */
                 return false;
         }
     }
@@ -439,7 +439,7 @@ static void place_node(struct work *w, struct node *n)
 /* A reduction of several values in place makes their buffers a bucket. */
 static void note_bucket(struct node *n)
 {
-    if (n->op != &op_box_all_reduce || arrlen(n->in) < 2)
+    if (n->op != &op_box_all_reduce || arrlen(n->in) < 2 || node_attr(n, "posted"))
         return;
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct buffer *b = n->in[k]->buffer;

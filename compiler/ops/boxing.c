@@ -40,6 +40,11 @@ BOX(box_all_to_all, "S(i) -> S(j): exchanges parts")
 BOX(box_accumulate, "P -> B over micro-batches: adds in micro-batch order")
 BOX(box_stage_reduce, "P -> B over stages: adds the values of the stages that take part")
 
+const struct op op_box_post = {
+    .name = "box_post", .doc = "starts a later collective for x, which then only waits", .args = "x...",
+    .flags = OP_BOXING | OP_INTERNAL | OP_EFFECT | OP_VARIADIC, .shape = send_shape,
+};
+
 const struct op op_box_send = {
     .name = "box_send", .doc = "sends x to the same rank of another stage", .args = "x, link:int",
     .flags = OP_BOXING | OP_INTERNAL | OP_EFFECT, .shape = send_shape,

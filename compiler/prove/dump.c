@@ -1,11 +1,14 @@
 /* --emit=prove: what was proved. The order certificate of every entry: what each stage waits for and lets go in a step, by
  * communicator and link, and that all of it runs to its end (a plan that can hang is refused, with its circle, before
  * this is printed); then how all ranks were compared with one. */
+#include "../box/post.h"
 #include "../module.h"
+#include "../op.h"
 #include "../passes.h"
 #include "certificate.h"
 #include "verify.h"
 #include <jansson.h>
+#include <string.h>
 
 /* What the events of a stage move over a link or meet over a communicator, in the order in which it first comes. */
 struct traffic { int link, comm; bool receives; int64_t times; };
@@ -85,6 +88,15 @@ static void entry_print(FILE *to, const struct physical *p, const struct certifi
         fprintf(to, "  stage %d: %lld events\n", s, (long long)events);
         for (int i = 0; i < arrlen(traffic); i++)
             traffic_print(to, p, &traffic[i]);
+        struct node **posts = entry == ENTRY_TRAIN ? stage_posts(&p->stages[s]) : NULL;
+        for (int i = 0; i < arrlen(posts); i++)
+            fprintf(to, "    posts    %6lld times  over %s in %s of micro-batch %d, waited for in update\n",
+                    (long long)post_times(posts[i]), node_str(posts[i], "over"), phase_name[posts[i]->phase],
+                    p->mesh->axis[p->mesh->mb].size - 1);
+        int comms = comm_streams(p) * COMM_BLOCKS, links = stage_links(p, s) * LINK_BLOCKS;
+        if (entry == ENTRY_TRAIN && !strcmp(p->module->options->target, "cuda"))
+            fprintf(to, "    under way at once: %d of %d blocks (collectives on %d streams, %d links)\n", comms + links,
+                    DEVICE_BLOCKS, comm_streams(p), stage_links(p, s));
     }
 }
 

@@ -1,6 +1,8 @@
 /* --emit=schedule: per stage the order, its loops, slots and the bubble, and the timeline as text; last what the other
  * schedules would do. */
 #include "dump.h"
+#include "../box/post.h"
+#include "../op.h"
 #include "../passes.h"
 #include "policy.h"
 #include "rolled.h"
@@ -116,7 +118,9 @@ json_t *order_json(const struct rolled *o)
     return laps;
 }
 
-static json_t *stage_json(const struct stage *s, const struct timetable *t, int chunks, bool splits)
+static json_t *posts_json(const struct physical *p, const struct stage *s);
+
+static json_t *stage_json(const struct physical *p, const struct stage *s, const struct timetable *t, int chunks, bool splits)
 {
     json_t *slots = json_array();
     for (int c = 0; c < chunks; c++) {
@@ -130,8 +134,39 @@ static json_t *stage_json(const struct stage *s, const struct timetable *t, int 
         }
         json_array_append_new(slots, of);
     }
-    return json_pack("{s:i, s:o, s:f, s:o}", "stage", s->index, "slots", slots, "bubble_in_span",
-                     timetable_span_bubble(t, s->index), "order", order_json(&s->order));
+    return json_pack("{s:i, s:o, s:f, s:o, s:o}", "stage", s->index, "slots", slots, "bubble_in_span",
+                     timetable_span_bubble(t, s->index), "order", order_json(&s->order), "posts", posts_json(p, s));
+}
+
+/* What is reduced beside the backward of the last micro-batch. */
+static void print_posts(FILE *to, const struct physical *p, const struct stage *s)
+{
+    struct node **posts = stage_posts(s);
+    for (int i = 0; i < arrlen(posts); i++) {
+        const struct node *n = posts[i], *of = node_ptr(n, "of");
+        int64_t blocks = node_int(n, "blocks", 1);
+        fprintf(to, "  posted in %s of micro-batch %d%s: %s over %s of %d tensor%s, %lld times %.3f MiB\n", phase_name[n->phase],
+                p->mesh->axis[p->mesh->mb].size - 1,
+                !n->region->parent ? "" : blocks > 1 ? mem_printf(", after every %lld blocks", (long long)blocks)
+                                                     : ", after every block", of->op->name + strlen("box_"), node_str(n, "over"),
+                (int)arrlen(n->in), arrlen(n->in) == 1 ? "" : "s", (long long)post_times(n),
+                (double)(post_bytes(p, n) * blocks) / (1 << 20));
+    }
+}
+
+static json_t *posts_json(const struct physical *p, const struct stage *s)
+{
+    struct node **posts = stage_posts(s);
+    json_t *list = json_array();
+    for (int i = 0; i < arrlen(posts); i++) {
+        const struct node *n = posts[i], *of = node_ptr(n, "of");
+        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "number", i, "phase",
+                                              phase_name[n->phase], "kind", of->op->name + strlen("box_"), "over",
+                                              node_str(n, "over"), "tensors", (int)arrlen(n->in), "blocks",
+                                              (json_int_t)node_int(n, "blocks", 1), "times", (json_int_t)post_times(n), "bytes",
+                                              (json_int_t)post_bytes(p, n)));
+    }
+    return list;
 }
 
 static json_t *link_json(const struct link *l)
@@ -151,7 +186,7 @@ void schedule_dump(FILE *to, struct module *m, bool json)
     if (json) {
         json_t *stages = json_array(), *links = json_array();
         for (int s = 0; s < p->nstage; s++)
-            json_array_append_new(stages, stage_json(&p->stages[s], t, chunks, m->plan->split_backward));
+            json_array_append_new(stages, stage_json(p, &p->stages[s], t, chunks, m->plan->split_backward));
         for (int i = 0; i < arrlen(p->links); i++)
             json_array_append_new(links, link_json(&p->links[i]));
         json_t *all = json_pack("{s:s, s:s, s:i, s:f, s:I, s:I, s:o, s:o}", "plan", m->plan->name, "schedule", schedule,
@@ -184,6 +219,7 @@ void schedule_dump(FILE *to, struct module *m, bool json)
         print_slots(to, &p->stages[s], chunks, m->plan->split_backward);
         fprintf(to, "; bubble in its span %.4f; order", timetable_span_bubble(t, s));
         print_order(to, &p->stages[s].order);
+        print_posts(to, p, &p->stages[s]);
     }
     for (int i = 0; i < arrlen(p->links); i++) {
         const struct link *l = &p->links[i];

@@ -1,10 +1,11 @@
 /* check_plan PLAN.json [--mutants]: is the plan in the file sound, from the file alone? It shares no code with the compiler.
  *
- * Every stage must fire each phase of each chunk once per micro-batch, in order, forward before backward before weight.
- * Then the steps of all entries are run, all stages at once, with nothing buffered but the slots of the links: they must
- * come to their end, every message sent be received, and every reduction over stages be met by all its members with the
- * same tensors. Collectives within a stage are met in one order because its ranks run one text; so their communicators
- * must not leave it. With --mutants every act, firing, loop and link is spoilt in turn, and each time this must be seen. */
+ * Every stage fires each phase of each chunk once per micro-batch, in order, forward before backward before weight. Then the
+ * steps of all entries are run, all stages at once, with nothing buffered but the slots of the links: they must come to their
+ * end, every message be received, every reduction over stages be met by all its members with the same tensors. Collectives
+ * within a stage are met in one order because its ranks run one text; their communicators must not leave it. A post stands in
+ * a phase that is over before update, in the last micro-batch, and one collective of update waits for it. What is under way at
+ * once finds room on a device. With --mutants all of it is spoilt in turn, and each time this must be seen. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,6 +73,8 @@ static void do_phase(struct step *s, json_t *class, const char *entry, const cha
         if (!is(p, "entry", entry) || !is(p, "phase", phase) || whole(p, "chunk", 0, 64) != chunk)
             continue;
         json_array_foreach(get(p, "acts"), k, a) {
+            if (is(a, "act", "post"))
+                continue;                /* never waits: check_posts */
             int kind = is(a, "act", "receive") ? 0 : is(a, "act", "send") ? 1 : is(a, "act", "meet") ? 2 : 3;
             if (kind == 3)
                 continue;                /* within the stage: check_collectives */
@@ -224,28 +227,44 @@ static void run_entry(struct step *steps, const char *entry)
     }
 }
 
-/* A collective within a stage must not reach beyond it. */
+/* Collectives within a stage do not reach beyond it. Every post has one wait. Phases are listed in the order of a step. */
 static void check_collectives(json_t *class)
 {
-    size_t i, k, x;
-    json_t *p, *a, *axis;
+    static int over[1 << 16];                /* by number: 1 + the communicator of a post that is not waited for */
+    size_t i, k, w;
+    json_t *p, *a, *x;
+    memset(over, 0, sizeof over);
     json_array_foreach(get(class, "phases"), i, p)
         json_array_foreach(get(p, "acts"), k, a) {
-            if (!is(a, "act", "collective"))
+            bool post = is(a, "act", "post"), beside = is(p, "phase", "backward") || is(p, "phase", "weight");
+            int number = post ? whole(a, "number", 0, 1 << 16) : 0;
+            if (post && (over[number] || !beside || whole(a, "microbatch", 0, 1 << 25) != microbatches - 1))
+                refuse("a post stands twice, or in %s, or in another micro-batch", text(p, "phase"));
+            if (!post && !is(a, "act", "collective"))
                 continue;
-            json_t *comm = json_array_get(comms, (size_t)whole(a, "communicator", 0, (int)json_array_size(comms)));
-            json_array_foreach(get(comm, "axes"), x, axis)
-                if (!strcmp(json_string_value(axis), text(plan, "pipeline")))
+            int comm = whole(a, "communicator", 0, (int)json_array_size(comms));
+            json_array_foreach(get(json_array_get(comms, (size_t)comm), "axes"), w, x)
+                if (!strcmp(json_string_value(x), text(plan, "pipeline")))
                     refuse("a collective of one stage over the pipeline");
+            over[number] = post ? comm + 1 : over[number];
+            json_array_foreach(json_object_get(a, "waits"), w, x) {
+                number = (int)json_integer_value(x) & 0xffff;
+                if (over[number] != comm + 1 || !is(p, "phase", "update"))
+                    refuse("a wait in %s for what was not posted", text(p, "phase"));
+                over[number] = 0;
+            }
         }
+    for (i = 0; i < 1 << 16; i++)
+        if (over[i])
+            refuse("post %zu is not waited for", i);
 }
 
 static void check_all(void)
 {
     static struct step steps[MOST_STAGES];
     static const char *const entries[] = {"train", "evaluate", "sample"};
-    size_t i;
     json_t *axis;
+    size_t i;
     int ranks = 1, depth = 1;
     microbatches = whole(plan, "microbatches", 1, 1 << 25);
     links = get(plan, "links");
@@ -263,6 +282,13 @@ static void check_all(void)
         if (whole(class, "stage", 0, stages) != s)
             refuse("class %d is that of another stage", s);
         check_collectives(class);
+    }
+    for (int s = 0, streams = whole(plan, "comm_streams", 0, 5); s < stages; s++) {
+        int ends = 0;
+        json_array_foreach(links, i, axis)
+            ends += whole(axis, "from", 0, stages) == s || whole(axis, "to", 0, stages) == s;
+        if (streams > 1 && streams * 16 + ends * 4 > 108)
+            refuse("%d streams and %d links do not find room on a device", streams, ends);
     }
     for (int e = 0; e < 3; e++)
         run_entry(steps, entries[e]);
@@ -293,7 +319,7 @@ static void try_mutant(const char *what)
 static void spoil_array(json_t *array, const char *what)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
-        json_t *one = json_incref(json_array_get(array, i)), *act = json_object_get(one, "act");
+        json_t *one = json_incref(json_array_get(array, i)), *act = json_is_object(one) ? json_object_get(one, "act") : NULL;
         if (act && !strcmp(json_string_value(act), "collective")) {      /* all its members would do it, or not */
             json_decref(one);
             continue;
@@ -326,8 +352,12 @@ static void spoil_all(void)
             json_t *acts = get(p, "acts");
             for (f = 0; f < json_array_size(acts); f++) {
                 a = json_array_get(acts, f);
+                if (is(a, "act", "post"))
+                    spoil_number(a, "microbatch", -1);
                 if (!is(a, "act", "collective"))
-                    spoil_number(a, is(a, "act", "meet") ? "communicator" : "link", 1);
+                    spoil_number(a, is(a, "act", "meet") || is(a, "act", "post") ? "communicator" : "link", 1);
+                else if (json_array_size(json_object_get(a, "waits")))
+                    spoil_array(json_object_get(a, "waits"), "waits");
             }
             spoil_array(acts, "acts");
         }
