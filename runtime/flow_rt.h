@@ -364,12 +364,29 @@ void fl_rms_norm(float *y, const float *x, const float *weight, int64_t rows, in
 void fl_rms_norm_grad(float *dx, float *dweight, const float *dy, const float *x, const float *weight, int64_t rows,
                       int64_t n, float eps);
 
+/* With a type for each tensor, in the order of the arguments. */
+void fl_layer_norm_as(void *y, const void *x, const void *weight, const void *bias, int64_t rows, int64_t n, float eps,
+                      enum fl_type ty, enum fl_type tx, enum fl_type tw, enum fl_type tb);
+void fl_layer_norm_grad_as(void *dx, void *dweight, void *dbias, const void *dy, const void *x, const void *weight,
+                           int64_t rows, int64_t n, float eps, enum fl_type tdx, enum fl_type tdw, enum fl_type tdb,
+                           enum fl_type tdy, enum fl_type tx, enum fl_type tw);
+void fl_rms_norm_as(void *y, const void *x, const void *weight, int64_t rows, int64_t n, float eps, enum fl_type ty,
+                    enum fl_type tx, enum fl_type tw);
+void fl_rms_norm_grad_as(void *dx, void *dweight, const void *dy, const void *x, const void *weight, int64_t rows, int64_t n,
+                         float eps, enum fl_type tdx, enum fl_type tdw, enum fl_type tdy, enum fl_type tx, enum fl_type tw);
+
 /* ---- softmax over the reduced dims, all results of x's shape; padding entries of results are 0; y: forward result
  * ---- */
 void fl_softmax(float *y, const float *x, const struct fl_dims *d);
 void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d);
 void fl_log_softmax(float *y, const float *x, const struct fl_dims *d);
 void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d);
+
+/* all tensors of type t */
+void fl_softmax_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d);
+void fl_softmax_grad_as(void *dx, const void *y, const void *dy, enum fl_type t, const struct fl_dims *d);
+void fl_log_softmax_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d);
+void fl_log_softmax_grad_as(void *dx, const void *y, const void *dy, enum fl_type t, const struct fl_dims *d);
 
 /* ---- attention: y[b,h,t,:] = sum_s softmax_s(scale q.k[s] + mask) v[s,:], without the T x T matrix in memory ----
  * q and y have `heads`, k and v `kv_heads` heads (heads a multiple; head h reads h / (heads/kv_heads)). Strides in
@@ -393,10 +410,19 @@ void fl_attention(float *y, const float *q, const float *k, const float *v, cons
 void fl_attention_grad(float *dq, float *dk, float *dv, const float *dy, const float *q, const float *k, const float *v,
                        const uint8_t *keep, const struct fl_attention *a);
 
+/* q, k, v, y and their gradients of type t. */
+void fl_attention_as(void *y, const void *q, const void *k, const void *v, const uint8_t *keep, enum fl_type t,
+                     const struct fl_attention *a);
+void fl_attention_grad_as(void *dq, void *dk, void *dv, const void *dy, const void *q, const void *k, const void *v,
+                          const uint8_t *keep, enum fl_type t, const struct fl_attention *a);
+
 /* ---- rope: rotates pairs of the last dim by position * base^(-2i/n); half: pairs (i, i + n/2), else (2i, 2i + 1).
  * x is outer x T x inner x n, position = first + index in T. inverse: rotates back (the gradient). y may be x. ---- */
 void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
              bool half, bool inverse);
+
+void fl_rope_as(void *y, const void *x, enum fl_type type, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first,
+                float base, bool half, bool inverse);
 
 /* ---- embedding: w holds rows [base, base + rows) of the table; ids outside give 0 (they are another rank's) ---- */
 void fl_embedding(float *y, const int32_t *ids, const float *w, int64_t count, int64_t base, int64_t rows, int64_t n);
@@ -415,6 +441,8 @@ void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse);
 void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k);
 /* y[o, j, i] = x[o, indices[o, j, i] - base, i], 0 outside; y and indices have `count` entries in the dim. */
 void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
+void fl_gather_as(void *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
+                  int64_t base);
 /* y = 0, then y[o, indices[o, j, i] - base, i] += x[o, j, i] in the order of j; y has `count` entries in the dim. */
 void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
 
@@ -452,6 +480,9 @@ struct fl_place {                        /* the local part of a logical tensor *
 /* y = keep ? x / (1 - p) : 0. The gradient is the same call on dy. y may be x. */
 void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
                 const struct fl_place *at);
+
+void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                   const struct fl_place *at);
 
 /* ---- optimizer (formulas of PyTorch) ---- */
 void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */

@@ -9,7 +9,7 @@
 struct call {
     struct emitter *e;
     const struct node *n;
-    const char *arg[4];
+    const char *arg[8];
     int nargs;
 };
 
@@ -162,6 +162,31 @@ static const char *settings(const struct call *c)
     return mem_printf("%s%s", s, number_text(p->decay));
 }
 
+static bool is_short(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }
+
+static bool any_short(const struct node *n)
+{
+    bool found = false;
+    for (int k = 0; k < arrlen(n->in); k++)
+        found |= n->in[k] && is_short(n->in[k]->type);
+    for (int k = 0; k < arrlen(n->out); k++)
+        found |= n->out[k] && is_short(n->out[k]->type);
+    return found;
+}
+
+/* ", FL_BF16, FL_F32": of the tensors named; one left out counts as f32. */
+static const char *types_text(const struct call *c)
+{
+    const char *s = "";
+    for (int i = 0; i < c->nargs; i++) {
+        struct value **list = c->arg[i][0] == 'i' ? c->n->in : c->n->out;
+        int k = atoi(c->arg[i] + 1);
+        enum type t = k < arrlen(list) && list[k] ? list[k]->type : TYPE_F32;
+        s = mem_printf("%s, %s", s, type_word(t));
+    }
+    return s;
+}
+
 static const char *word(struct call *c, const char *w)
 {
     struct emitter *e = c->e;
@@ -218,6 +243,10 @@ static const char *word(struct call *c, const char *w)
         return value_arg(c)->type == TYPE_F32 ? "" : "_as";
     if (!strcmp(w, "type"))
         return value_arg(c)->type == TYPE_F32 ? "" : mem_printf(", %s", type_word(value_arg(c)->type));
+    if (!strcmp(w, "mixed"))
+        return any_short(n) ? "_as" : "";
+    if (!strcmp(w, "types"))
+        return any_short(n) ? types_text(c) : "";
     if (!strcmp(w, "settings"))
         return settings(c);
     BUG("%s: a call format has the unknown word '%s'", n->op->name, w);
@@ -241,7 +270,7 @@ void emit_call(struct emitter *e, const struct node *n)
         if (*at == '(') {
             while (*at != ')') {
                 size_t n_arg = strcspn(at + 1, ",)");
-                if (c.nargs == 4)
+                if (c.nargs == 8)
                     BUG("%s: too many arguments in a call format", n->op->name);
                 c.arg[c.nargs++] = mem_printf("%.*s", (int)n_arg, at + 1);
                 at += n_arg + 1;

@@ -27,21 +27,33 @@ static bool in_f32_alone(const struct node *n)
     return n->op->call || n->op == &op_sum;
 }
 
-/* Does the call know v in its type? Its format lists such tensors, "%as(i0,o0)", which must all be of one type. */
+/* The tensor that "i0" or "o1" at `at` names, or NULL where it is left out. */
+static const struct value *named(const struct node *n, const char *at, char **end)
+{
+    long k = strtol(at + 1, end, 10);
+    struct value **list = *at == 'i' ? n->in : n->out;
+    return k < arrlen(list) ? list[k] : NULL;
+}
+
+/* Does the call know v in its type? Its format lists such tensors: "%as(i0,o0)", which must all be of one type, or
+ * "%types(i0,i1)", which may each have their own. */
 static bool known(const struct node *n, const struct value *v)
 {
-    const char *at = n->op->call ? strstr(n->op->call, "%as(") : NULL;
-    bool listed = false;
-    for (at = at ? at + strlen("%as(") : NULL; at; at = *at == ',' ? at + 1 : NULL) {
-        char *end;
-        long k = strtol(at + 1, &end, 10);
-        const struct value *u = *at == 'i' ? n->in[k] : n->out[k];
-        listed |= u == v;
-        if (u->type != v->type)
-            return false;
-        at = end;
+    static const char *const words[] = {"%as(", "%types("};
+    for (int w = 0; w < 2; w++) {
+        const char *at = n->op->call ? strstr(n->op->call, words[w]) : NULL;
+        bool listed = false, same = true;
+        for (at = at ? at + strlen(words[w]) - 1 : NULL; at && *at != ')'; ) {
+            char *end;
+            const struct value *u = named(n, at + 1, &end);
+            listed |= u == v;
+            same &= w == 1 || !u || u->type == v->type;
+            at = end;
+        }
+        if (listed)
+            return same;
     }
-    return listed;
+    return false;
 }
 
 bool goes_wide(const struct node *n, const struct value *v)

@@ -325,7 +325,7 @@ const struct op op_attention = {
     .grad = grad,
     .flops = flops,
     .ref = ref,
-    .call = "fl_attention(%o0, %i0, %i1, %i2, %i3, %attention)",
+    .call = "fl_attention%as(o0,i0,i1,i2)(%o0, %i0, %i1, %i2, %i3%type(i0), %attention)",
     .shapes = "q [n, h, t, k], k [n, g, s, k], v [n, g, s, j], keep_mask bool [n, s] or [s], documents "
               "i32 [n, s] -> [n, h, t, j]",
     .factors = "n h t k^, n h s^ k^, n h s^ j, n s^, n s^ -> n h t j",
@@ -355,5 +355,5 @@ const struct op op_attention_grad = {
     .extra = extra,
     .flops = flops_grad,
     .ref = ref_grad,
-    .call = "fl_attention_grad(%o0, %o1, %o2, %i3, %i0, %i1, %i2, %i4, %attention)",
+    .call = "fl_attention_grad%as(o0,o1,o2,i0,i1,i2,i3)(%o0, %o1, %o2, %i3, %i0, %i1, %i2, %i4%type(i0), %attention)",
 };

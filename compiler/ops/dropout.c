@@ -62,7 +62,7 @@ const struct op op_dropout = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
-    .call = "fl_dropout(%o0, %i0, %step, %key, %block, %num(p,0), %place(o0))",
+    .call = "fl_dropout%as(o0,i0)(%o0, %i0%type(i0), %step, %key, %block, %num(p,0), %place(o0))",
     .shapes = "x -> the same",
     .more = "every dim: a rank draws for its part and knows where it lies",
 };

@@ -85,7 +85,7 @@ const struct op op_layer_norm = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
-    .call = "fl_layer_norm(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5))",
+    .call = "fl_layer_norm%mixed()(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5)%types(o0,i0,i1,i2))",
     .shapes = "x [.., A], weight [A], bias [A] -> [.., A]",
     .more = "linear in weight alone where there is no bias",
 };
@@ -146,5 +146,6 @@ const struct op op_layer_norm_grad = {
     .shape = shape_grad,
     .extra = extra_grad,
     .ref = ref_grad,
-    .call = "fl_layer_norm_grad(%o0, %o1, %o2, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-5))",
+    .call = "fl_layer_norm_grad%mixed()(%o0, %o1, %o2, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-5)"
+            "%types(o0,o1,o2,i2,i0,i1))",
 };

@@ -66,7 +66,7 @@ const struct op op_rms_norm = {
     .shape = shape,
     .grad = grad,
     .ref = ref,
-    .call = "fl_rms_norm(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6))",
+    .call = "fl_rms_norm%mixed()(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6)%types(o0,i0,i1))",
     .shapes = "x [.., A], weight [A] -> [.., A]",
 };
 
@@ -120,5 +120,5 @@ const struct op op_rms_norm_grad = {
     .shape = shape_grad,
     .extra = extra_grad,
     .ref = ref_grad,
-    .call = "fl_rms_norm_grad(%o0, %o1, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6))",
+    .call = "fl_rms_norm_grad%mixed()(%o0, %o1, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6)%types(o0,o1,i2,i0,i1))",
 };

@@ -84,7 +84,7 @@ const struct op op_rope = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
-    .call = "fl_rope(%o0, %i0, %range(i0,0,axis), %extent(i0,axis), %range(i0,axis+1,-1), %last(i0), "
+    .call = "fl_rope%as(o0,i0)(%o0, %i0%type(i0), %range(i0,0,axis), %extent(i0,axis), %range(i0,axis+1,-1), %last(i0), "
             "%base(i0,axis), %num(base,10000), %is(style,half), %bool(inverse))",
     .shapes = "x -> the same; the last dim holds the pairs that are turned",
     .factors = "every dim but the positions and the last, which are whole (^)",

@@ -152,7 +152,7 @@ static void log_softmax_backward(struct grad *c)
 const struct op op_softmax = {
     .name = "softmax", .doc = "exp(x) / sum of exp(x) over axes", .args = "x, axes:axes", .rule_of = softmax_rule,
     .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = softmax_backward, .flops = softmax_flops, .ref = softmax_ref,
-    .call = "fl_softmax(%o0, %i0, %reduce)",
+    .call = "fl_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
     .work = "4 elements of x",
@@ -161,13 +161,13 @@ const struct op op_softmax = {
 const struct op op_softmax_grad = {
     .name = "softmax_grad", .doc = "y (dy - sum of y dy over axes)", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
-    .ref = softmax_grad_ref, .call = "fl_softmax_grad(%o0, %i0, %i1, %reduce)",
+    .ref = softmax_grad_ref, .call = "fl_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };
 
 const struct op op_log_softmax = {
     .name = "log_softmax", .doc = "x - log of the sum of exp(x) over axes", .args = "x, axes:axes",
     .rule_of = softmax_rule, .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = log_softmax_backward, .flops = softmax_flops,
-    .ref = log_softmax_ref, .call = "fl_log_softmax(%o0, %i0, %reduce)",
+    .ref = log_softmax_ref, .call = "fl_log_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
     .work = "4 elements of x",
@@ -176,5 +176,5 @@ const struct op op_log_softmax = {
 const struct op op_log_softmax_grad = {
     .name = "log_softmax_grad", .doc = "dy - exp(y) sum of dy over axes", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
-    .ref = log_softmax_grad_ref, .call = "fl_log_softmax_grad(%o0, %i0, %i1, %reduce)",
+    .ref = log_softmax_grad_ref, .call = "fl_log_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };

@@ -33,7 +33,8 @@ __global__ void embedding_grad_kernel(float *dw, const T *dy, const int32_t *ids
     }
 }
 
-__global__ void rope_kernel(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+template <typename T>
+__global__ void rope_kernel(T *y, const T *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
                             bool half, bool inverse)
 {
     int64_t pairs = n / 2;
@@ -43,9 +44,9 @@ __global__ void rope_kernel(float *y, const float *x, int64_t outer, int64_t t, 
         float angle = (float)position * powf(base, -2.0f * (float)pair / (float)n), c = cosf(angle), s = sinf(angle);
         if (inverse)
             s = -s;
-        float u = x[a], v = x[b];
-        y[a] = u * c - v * s;
-        y[b] = u * s + v * c;
+        float u = fl_load(x[a]), v = fl_load(x[b]);
+        y[a] = fl_store<T>(u * c - v * s);
+        y[b] = fl_store<T>(u * s + v * c);
     }
 }
 
@@ -75,10 +76,17 @@ extern "C" void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids
     fl_embedding_grad_as(dw, dy, FL_F32, ids, count, base, rows, n);
 }
 
-extern "C" void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
-                        bool half, bool inverse)
+extern "C" void fl_rope_as(void *y, const void *x, enum fl_type type, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first,
+                           float base, bool half, bool inverse)
 {
     int64_t work = outer * t * inner * (n / 2);
     if (work > 0)
-        FL_LAUNCH_GRID(rope_kernel, fl_blocks_for(work, FL_BLOCK), FL_BLOCK, y, x, outer, t, inner, n, first, base, half, inverse);
+        FL_BY_TYPE(type, T, FL_LAUNCH_GRID(rope_kernel<T>, fl_blocks_for(work, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, outer, t, inner,
+                                           n, first, base, half, inverse))
+}
+
+extern "C" void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+                        bool half, bool inverse)
+{
+    fl_rope_as(y, x, FL_F32, outer, t, inner, n, first, base, half, inverse);
 }

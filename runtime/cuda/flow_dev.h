@@ -22,15 +22,51 @@ constexpr int FL_WARP = 32, FL_BLOCK = 256;
         kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, fl_stream()>>>(__VA_ARGS__);                              \
         FL_CUDA(cudaGetLastError());                                                                                   \
     } while (0)
-#define FL_SHARED(T, name, n) __shared__ T name[n]
+#define FL_SHARED(T, name, n) __shared__ __align__(16) T name[n]
 #define FL_BARRIER() __syncthreads()
 #define FL_WARP_BARRIER() __syncwarp()
+#define FL_UNROLL _Pragma("unroll")
 enum { FL_ARENA_FILL = 0 };                          /* byte that a fresh arena is filled with */
 
 /* v of the lane whose number differs in the bits of `mask`; all lanes of the warp take part. */
 template <typename T> static __device__ __forceinline__ T fl_shuffle_xor(T v, int mask)
 {
     return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+
+/* Four matrices of 8 x 8 elements of 16 bits from shared memory: lane l gives the address of row l % 8 of matrix l / 8 (16
+ * bytes, aligned) and gets of each matrix elements (l / 4, l % 4 * 2) and the next. across: of each matrix transposed. */
+static __device__ __forceinline__ void fl_matrix_load(uint32_t (&to)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+}
+
+static __device__ __forceinline__ void fl_matrix_load_across(uint32_t (&to)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+}
+
+/* c[16, 8] += a[16, 16] b[16, 8] on tensor cores, sums in f32. Of c lane l has (l / 4, l % 4 * 2), the next, and the same 8 rows
+ * below; a: four matrices as loaded above, 8 rows below each other first; b: two, transposed, below each other. */
+template <typename T>
+static __device__ __forceinline__ void fl_matrix_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+__device__ __forceinline__ void fl_matrix_add<fl_bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ __forceinline__ void fl_matrix_add<fl_f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #endif
 
@@ -66,6 +102,14 @@ template <typename T> static __device__ __forceinline__ T fl_store(float x);
 template <> __device__ __forceinline__ float fl_store<float>(float x) { return x; }
 template <> __device__ __forceinline__ fl_bf16 fl_store<fl_bf16>(float x) { return fl_to_bf16(x); }
 template <> __device__ __forceinline__ fl_f16 fl_store<fl_f16>(float x) { return fl_to_f16(x); }
+
+/* Two elements of 16 bits, the first in the lower half. */
+template <typename T> static __device__ __forceinline__ uint32_t fl_pack(float a, float b)
+{
+    return fl_store<T>(a).bits | (uint32_t)fl_store<T>(b).bits << 16;
+}
+
+struct alignas(16) fl_16_bytes { uint32_t part[4]; };            /* one access */
 
 /* call, with T the type of elements that an enum fl_type says. */
 #define FL_BY_TYPE(t, T, call)                                                                                            \

@@ -60,11 +60,12 @@ __global__ void top_k_kernel(float *values, int32_t *indices, const float *x, li
     }
 }
 
-__global__ void gather_kernel(float *y, const float *x, const int32_t *indices, lines l, int64_t count, int64_t base)
+template <typename T>
+__global__ void gather_kernel(T *y, const T *x, const int32_t *indices, lines l, int64_t count, int64_t base)
 {
     FL_GRID_FOR(i, l.outer * count * l.inner) {
         int64_t at = indices[i] - base, o = i / l.inner / count;
-        y[i] = at >= 0 && at < l.n ? x[(o * l.n + at) * l.inner + i % l.inner] : 0.0f;
+        y[i] = at >= 0 && at < l.n ? x[(o * l.n + at) * l.inner + i % l.inner] : fl_store<T>(0);
     }
 }
 
@@ -95,12 +96,19 @@ extern "C" void fl_top_k(float *values, int32_t *indices, const float *x, const 
         FL_LAUNCH_GRID(top_k_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, values, indices, x, l, k);
 }
 
-extern "C" void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+extern "C" void fl_gather_as(void *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
+                             int64_t base)
 {
     lines l = lines_of(d);
     int64_t n = l.outer * count * l.inner;
     if (n > 0)
-        FL_LAUNCH_GRID(gather_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, x, indices, l, count, base);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(gather_kernel<T>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, indices, l, count,
+                                        base))
+}
+
+extern "C" void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    fl_gather_as(y, x, FL_F32, indices, d, count, base);
 }
 
 extern "C" void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)

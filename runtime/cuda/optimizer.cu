@@ -42,7 +42,8 @@ __global__ void sgd_kernel(float *w, const float *g, float *buffer, const float 
 }
 
 /* An element is kept when its uniform number is not below p; numbers go by the index in the unpadded logical tensor. */
-__global__ void dropout_kernel(float *y, const float *x, int64_t count, const struct fl_step *s, uint64_t path_hash, uint32_t block,
+template <typename T>
+__global__ void dropout_kernel(T *y, const T *x, int64_t count, const struct fl_step *s, uint64_t path_hash, uint32_t block,
                                float p, struct fl_place at)
 {
     uint64_t key = fl_key(s->seed, path_hash);
@@ -54,19 +55,25 @@ __global__ void dropout_kernel(float *y, const float *x, int64_t count, const st
             rest /= at.n[d];
             scale *= (uint64_t)at.size[d];
         }
-        y[i] = fl_uniform(key, s->step, block, index) >= (double)p ? x[i] * (1.0f / (1.0f - p)) : 0.0f;
+        y[i] = fl_store<T>(fl_uniform(key, s->step, block, index) >= (double)p ? fl_load(x[i]) * (1.0f / (1.0f - p)) : 0.0f);
     }
 }
 
-extern "C" void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
-                           const struct fl_place *at)
+extern "C" void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step *s, uint64_t path_hash, int64_t block,
+                              float p, const struct fl_place *at)
 {
     int64_t count = 1;
     for (int d = 0; d < at->ndim; d++)
         count *= at->n[d];
     if (count > 0)
-        FL_LAUNCH_GRID(dropout_kernel, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, y, x, count, fl_step_on_device(s), path_hash,
-                       (uint32_t)block, p, *at);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(dropout_kernel<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, count,
+                                        fl_step_on_device(s), path_hash, (uint32_t)block, p, *at))
+}
+
+extern "C" void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                           const struct fl_place *at)
+{
+    fl_dropout_as(y, x, FL_F32, s, path_hash, block, p, at);
 }
 
 static void adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,

@@ -12,28 +12,30 @@ static __device__ __forceinline__ bool valid_entry(const walk &all, const walk &
     return true;
 }
 
-__global__ void softmax_kernel(float *y, const float *x, walk kept, walk gone, walk all, bool logarithm)
+template <typename T> __global__ void softmax_kernel(T *y, const T *x, walk kept, walk gone, walk all, bool logarithm)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t line = blockIdx.x; line < kept.count; line += gridDim.x) {
         int64_t at = walk_offset(kept, line);
         float m = -INFINITY, sum = 0;
         for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK)
-            m = fmaxf(m, x[at + walk_offset(gone, i)]);
+            m = fmaxf(m, fl_load(x[at + walk_offset(gone, i)]));
         m = fl_block_max(m, scratch);
         for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK)
-            sum += expf(x[at + walk_offset(gone, i)] - m);
+            sum += expf(fl_load(x[at + walk_offset(gone, i)]) - m);
         sum = fl_block_sum(sum, scratch);
         float shift = m + logf(sum), factor = 1.0f / sum;
         for (int64_t i = threadIdx.x; i < all.count; i += FL_BLOCK) {
             int64_t k = at + walk_offset(all, i);
-            y[k] = !valid_entry(all, gone, i) ? 0.0f : logarithm ? x[k] - shift : expf(x[k] - m) * factor;
+            float v = fl_load(x[k]);
+            y[k] = fl_store<T>(!valid_entry(all, gone, i) ? 0.0f : logarithm ? v - shift : expf(v - m) * factor);
         }
     }
 }
 
 /* softmax: dx = y (dy - sum(dy y)); log_softmax: dx = dy - exp(y) sum(dy). */
-__global__ void softmax_grad_kernel(float *dx, const float *dy, const float *y, walk kept, walk gone, walk all, bool logarithm)
+template <typename T>
+__global__ void softmax_grad_kernel(T *dx, const T *dy, const T *y, walk kept, walk gone, walk all, bool logarithm)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t line = blockIdx.x; line < kept.count; line += gridDim.x) {
@@ -41,42 +43,48 @@ __global__ void softmax_grad_kernel(float *dx, const float *dy, const float *y, 
         float sum = 0;
         for (int64_t i = threadIdx.x; i < gone.count; i += FL_BLOCK) {
             int64_t k = at + walk_offset(gone, i);
-            sum += logarithm ? dy[k] : dy[k] * y[k];
+            sum += logarithm ? fl_load(dy[k]) : fl_load(dy[k]) * fl_load(y[k]);
         }
         sum = fl_block_sum(sum, scratch);
         for (int64_t i = threadIdx.x; i < all.count; i += FL_BLOCK) {
             int64_t k = at + walk_offset(all, i);
-            float d = logarithm ? dy[k] - expf(y[k]) * sum : y[k] * (dy[k] - sum);
-            dx[k] = valid_entry(all, gone, i) ? d : 0.0f;
+            float g = fl_load(dy[k]), v = fl_load(y[k]), d = logarithm ? g - expf(v) * sum : v * (g - sum);
+            dx[k] = fl_store<T>(valid_entry(all, gone, i) ? d : 0.0f);
         }
     }
 }
 
-static void forward(float *y, const float *x, const struct fl_dims *d, bool logarithm)
+static void forward(void *y, const void *x, enum fl_type t, const struct fl_dims *d, bool logarithm)
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
     if (kept.count > 0)
-        FL_LAUNCH_GRID(softmax_kernel, fl_blocks_for(kept.count, 1), FL_BLOCK, y, x, kept, gone, all, logarithm);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)y, (const T *)x, kept, gone, all,
+                                        logarithm))
 }
 
-static void backward(float *dx, const float *dy, const float *y, const struct fl_dims *d, bool logarithm)
+static void backward(void *dx, const void *dy, const void *y, enum fl_type t, const struct fl_dims *d, bool logarithm)
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
     if (kept.count > 0)
-        FL_LAUNCH_GRID(softmax_grad_kernel, fl_blocks_for(kept.count, 1), FL_BLOCK, dx, dy, y, kept, gone, all, logarithm);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_grad_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)dx, (const T *)dy,
+                                        (const T *)y, kept, gone, all, logarithm))
 }
 
-extern "C" void fl_softmax(float *y, const float *x, const struct fl_dims *d) { forward(y, x, d, false); }
-extern "C" void fl_log_softmax(float *y, const float *x, const struct fl_dims *d) { forward(y, x, d, true); }
-
-extern "C" void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
-{
-    backward(dx, dy, y, d, false);
-}
-
-extern "C" void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
-{
-    backward(dx, dy, y, d, true);
-}
+#define BOTH_TYPES(name, logarithm)                                                                                     \
+    extern "C" void fl_##name(float *y, const float *x, const struct fl_dims *d) { forward(y, x, FL_F32, d, logarithm); } \
+    extern "C" void fl_##name##_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d)                      \
+    {                                                                                                                    \
+        forward(y, x, t, d, logarithm);                                                                                  \
+    }                                                                                                                    \
+    extern "C" void fl_##name##_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)                \
+    {                                                                                                                    \
+        backward(dx, dy, y, FL_F32, d, logarithm);                                                                       \
+    }                                                                                                                    \
+    extern "C" void fl_##name##_grad_as(void *dx, const void *y, const void *dy, enum fl_type t, const struct fl_dims *d) \
+    {                                                                                                                    \
+        backward(dx, dy, y, t, d, logarithm);                                                                            \
+    }
+BOTH_TYPES(softmax, false)
+BOTH_TYPES(log_softmax, true)

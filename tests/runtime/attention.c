@@ -1,4 +1,4 @@
-/* Attention and its gradient against the definition in float64: strided operands, grouped heads, causal or not, masks,
+/* Attention and its gradient in all float types against the definition in float64: strided operands, grouped heads, causal or not, masks,
  * keys beyond one tile, queries that see nothing, windows, documents, and queries that begin later than the keys. */
 #include "compare.h"
 
@@ -57,6 +57,7 @@ static void reference(const struct sizes *z, double scale, const float *q, const
 /* Dense [b, h, t, k] to [b, t, h, k] with `extra` elements after each row, and back. */
 static float *strided(const float *x, int64_t b, int64_t h, int64_t t, int64_t k, int64_t extra, int64_t *stride)
 {
+    extra = k % 16 ? extra : 0;          /* rows that start at multiples of 16 bytes too */
     stride[2] = h * (k + extra);
     stride[1] = k + extra;
     stride[0] = t * stride[2];
@@ -79,11 +80,18 @@ static float *dense(const float *x, int64_t b, int64_t h, int64_t t, int64_t k, 
     return y;
 }
 
-static void one(const struct sizes *z)
+static void rounded(float *x, int64_t n, enum fl_type t)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = t == FL_F32 ? x[i] : t == FL_BF16 ? fl_round_bf16(x[i]) : fl_round_f16(x[i]);
+}
+
+static void one(const struct sizes *z, enum fl_type t)
 {
     int64_t nq = z->b * z->h * z->tq, nk = z->b * z->g * z->tk;
     float *q = random_array(nq * z->dk, 1), *k = random_array(nk * z->dk, 2), *v = random_array(nk * z->dv, 3),
           *dy = random_array(nq * z->dv, 4);
+    rounded(q, nq * z->dk, t), rounded(k, nk * z->dk, t), rounded(v, nk * z->dv, t), rounded(dy, nq * z->dv, t);
     double *ry = calloc((size_t)(nq * z->dv), 8), *rdq = calloc((size_t)(nq * z->dk), 8),
            *rdk = calloc((size_t)(nk * z->dk), 8);
     double *rdv = calloc((size_t)(nk * z->dv), 8);
@@ -115,6 +123,28 @@ static void one(const struct sizes *z)
     float *sdv = strided(NULL, z->b, z->g, z->tk, z->dv, 0, a.gv),
           *sdy = strided(dy, z->b, z->h, z->tq, z->dv, 4, a.gy);
     const uint8_t *mask = z->mask ? keep : NULL;
+    if (t != FL_F32) {
+        int64_t n[] = { z->b * a.q[0], z->b * a.k[0], z->b * a.v[0], z->b * a.gy[0], z->b * a.y[0], z->b * a.gq[0], z->b * a.gk[0],
+                        z->b * a.gv[0] };
+        float *f[] = { sq, sk, sv, sdy, sy, sdq, sdk, sdv };
+        void *h[8];
+        for (int i = 0; i < 8; i++) {
+            h[i] = aligned_alloc(16, (size_t)(n[i] * 2 + 31) / 16 * 16);
+            fl_convert(h[i], t, f[i], FL_F32, n[i]);
+        }
+        fl_attention_as(h[4], h[0], h[1], h[2], mask, t, &a);
+        fl_attention_grad_as(h[5], h[6], h[7], h[3], h[0], h[1], h[2], mask, t, &a);
+        for (int i = 0; i < 8; i++) {
+            fl_convert(f[i], FL_F32, h[i], t, n[i]);
+            free(h[i]);
+        }
+        double by = t == FL_BF16 ? 1 : 1.0 / 8;
+        check_close("y", dense(sy, z->b, z->h, z->tq, z->dv, a.y), ry, nq * z->dv, 1e-2 * by);
+        check_close("dq", dense(sdq, z->b, z->h, z->tq, z->dk, a.gq), rdq, nq * z->dk, 2e-2 * by);
+        check_close("dk", dense(sdk, z->b, z->g, z->tk, z->dk, a.gk), rdk, nk * z->dk, 2e-2 * by);
+        check_close("dv", dense(sdv, z->b, z->g, z->tk, z->dv, a.gv), rdv, nk * z->dv, 2e-2 * by);
+        return;
+    }
     fl_attention(sy, sq, sk, sv, mask, &a);
     fl_attention_grad(sdq, sdk, sdv, sdy, sq, sk, sv, mask, &a);
     check_close("y", dense(sy, z->b, z->h, z->tq, z->dv, a.y), ry, nq * z->dv, 5e-6);
@@ -138,9 +168,13 @@ static void cases(void **state)
         { 1, 2, 2, 90, 1300, 4, 4, false, true, 1100, 20, false },
         { 2, 2, 2, 60, 100, 4, 4, true, false, 40, 0, true },
         { 2, 1, 1, 33, 33, 4, 4, false, false, 0, 5, true },
+        { 1, 2, 1, 70, 70, 64, 48, true, false, 0, 0, false },
+        { 1, 1, 1, 37, 53, 112, 128, false, true, 0, 0, false },
+        { 1, 2, 2, 40, 40, 160, 192, true, false, 0, 0, false },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        one(&table[i]);
+        for (int t = FL_F32; t <= FL_F16; t++)
+            one(&table[i], (enum fl_type)t);
 }
 
 int main(void)

@@ -239,12 +239,103 @@ static void rows(void **state)
     }
 }
 
+/* Norms: every tensor has a type of its own. */
+static void norms(void **state)
+{
+    (void)state;
+    enum { R = 70, N = 37 };
+    float *x = random_array(R * N, 21), *g = random_array(R * N, 22), *w = random_array(N, 23), *b = random_array(N, 24);
+    for (int k = 1; k < 8; k++) {                    /* which of x, dy and the weight are short; results as x */
+        for (int s = FL_BF16; s <= FL_F16; s++) {
+            enum fl_type tx = k & 1 ? (enum fl_type)s : FL_F32, tg = k & 2 ? (enum fl_type)s : FL_F32, tw = k & 4 ? (enum fl_type)s : FL_F32;
+            uint16_t *sx = as(x, R * N, s), *sg = as(g, R * N, s), *sw = as(w, N, s), got[2 * R * N], gw[2 * N], gb[2 * N];
+            float *fx = blank(R * N), *fg = blank(R * N), *fw = blank(N), want[R * N], ww[N], wb[N];
+            fl_convert(fx, FL_F32, k & 1 ? (void *)sx : x, tx, R * N);
+            fl_convert(fg, FL_F32, k & 2 ? (void *)sg : g, tg, R * N);
+            fl_convert(fw, FL_F32, k & 4 ? (void *)sw : w, tw, N);
+            const void *px = k & 1 ? (void *)sx : x, *pg = k & 2 ? (void *)sg : g, *pw = k & 4 ? (void *)sw : w;
+            fl_layer_norm(want, fx, fw, b, R, N, 1e-5f);
+            fl_layer_norm_as(got, px, pw, b, R, N, 1e-5f, tx, tx, tw, FL_F32);
+            same_as_f32("layer_norm", got, want, tx, R * N);
+            fl_layer_norm_grad(want, ww, wb, fg, fx, fw, R, N, 1e-5f);
+            fl_layer_norm_grad_as(got, gw, gb, pg, px, pw, R, N, 1e-5f, tx, tw, FL_F32, tg, tx, tw);
+            same_as_f32("dx", got, want, tx, R * N);
+            same_as_f32("dweight", gw, ww, tw, N);
+            same_as_f32("dbias", gb, wb, FL_F32, N);
+            fl_rms_norm(want, fx, fw, R, N, 1e-5f);
+            fl_rms_norm_as(got, px, pw, R, N, 1e-5f, tx, tx, tw);
+            same_as_f32("rms_norm", got, want, tx, R * N);
+            fl_rms_norm_grad(want, ww, fg, fx, fw, R, N, 1e-5f);
+            fl_rms_norm_grad_as(got, gw, pg, px, pw, R, N, 1e-5f, tx, tw, tg, tx, tw);
+            same_as_f32("rms dx", got, want, tx, R * N);
+            same_as_f32("rms dweight", gw, ww, tw, N);
+            free(sx), free(sg), free(sw), free(fx), free(fg), free(fw);
+        }
+    }
+    free(x), free(g), free(w), free(b);
+}
+
+static void softmaxes(void **state)
+{
+    (void)state;
+    enum { N = 3 * 7 * 5 };
+    const struct fl_dims d = { .ndim = 3, .n = { 3, 7, 5 }, .valid = { 3, 6, 5 }, .reduced = 2 };
+    float *start = random_array(N, 31), *g = random_array(N, 32), fx[N], fg[N], want[N], back[N];
+    for (int k = FL_BF16; k <= FL_F16; k++) {
+        enum fl_type t = (enum fl_type)k;
+        uint16_t *x = as(start, N, t), *dy = as(g, N, t), y[N], dx[N];
+        fl_convert(fx, FL_F32, x, t, N);
+        fl_convert(fg, FL_F32, dy, t, N);
+        for (int logarithm = 0; logarithm < 2; logarithm++) {
+            (logarithm ? fl_log_softmax : fl_softmax)(want, fx, &d);
+            (logarithm ? fl_log_softmax_as : fl_softmax_as)(y, x, t, &d);
+            same_as_f32("softmax", y, want, t, N);
+            fl_convert(want, FL_F32, y, t, N);
+            (logarithm ? fl_log_softmax_grad : fl_softmax_grad)(back, want, fg, &d);
+            (logarithm ? fl_log_softmax_grad_as : fl_softmax_grad_as)(dx, y, dy, t, &d);
+            same_as_f32("softmax_grad", dx, back, t, N);
+        }
+        free(x), free(dy);
+    }
+    free(start), free(g);
+}
+
+static void movers(void **state)
+{
+    (void)state;
+    enum { N = 2 * 6 * 3 * 8, COUNT = 4 };
+    const struct fl_dims d = { .ndim = 3, .n = { 2, 6, 24 }, .valid = { 2, 6, 24 }, .reduced = 2 };
+    const struct fl_place place = { .ndim = 2, .n = { 12, 24 }, .base = { 5, 0 }, .size = { 40, 24 } };
+    const struct fl_step step = { .step = 3, .seed = 7 };
+    int32_t indices[2 * COUNT * 24];
+    for (int i = 0; i < 2 * COUNT * 24; i++)
+        indices[i] = (i * 5 + 1) % 9;
+    float *start = random_array(N, 41), fx[N], want[N];
+    for (int k = FL_BF16; k <= FL_F16; k++) {
+        enum fl_type t = (enum fl_type)k;
+        uint16_t *x = as(start, N, t), y[N];
+        fl_convert(fx, FL_F32, x, t, N);
+        fl_rope(want, fx, 2, 6, 3, 8, 4, 100, true, false);
+        fl_rope_as(y, x, t, 2, 6, 3, 8, 4, 100, true, false);
+        same_as_f32("rope", y, want, t, N);
+        fl_dropout(want, fx, &step, 99, 1, 0.4f, &place);
+        fl_dropout_as(y, x, t, &step, 99, 1, 0.4f, &place);
+        same_as_f32("dropout", y, want, t, N);
+        fl_gather(want, fx, indices, &d, COUNT, 1);
+        fl_gather_as(y, x, t, indices, &d, COUNT, 1);
+        same_as_f32("gather", y, want, t, 2 * COUNT * 24);
+        free(x);
+    }
+    free(start);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
-        cmocka_unit_test(rows),
+        cmocka_unit_test(rows),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
+        cmocka_unit_test(movers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ struct thread {
 };
 struct warp {
     unsigned arrived, bytes;
-    uint64_t value[2][LANES];            /* by parity of the shuffle: a lane is at most one ahead */
+    char shown[2][LANES][TWIN_SHOWN];    /* by parity of the shuffle: a lane is at most one ahead */
 };
 
 static struct {
@@ -137,17 +137,28 @@ void twin_barrier(void)
     }
 }
 
-uint64_t twin_shuffle(uint64_t bits, unsigned bytes, int mask)
+unsigned twin_lane(void)
+{
+    return self % LANES;
+}
+
+void twin_misaligned(const char *what)
+{
+    twin_fault("kernel %s: %s does not start at a multiple of 16 bytes", now.kernel, what);
+}
+
+const char *twin_show(const void *mine, unsigned bytes)
 {
     unsigned me = self, lane = me % LANES;
     warp *w = &now.warp_of[me / LANES];
-    uint64_t *value = w->value[now.thread_of[me].shuffles++ & 1];
+    char(*shown)[TWIN_SHOWN] = w->shown[now.thread_of[me].shuffles++ & 1];
     if (me - lane + LANES > now.threads)
         twin_fault("kernel %s: a shuffle of all lanes in a warp of %u", now.kernel, now.threads % LANES);
     if (w->arrived && w->bytes != bytes)
         twin_fault("kernel %s, block %u: lanes of one warp are in different shuffles", now.kernel, blockIdx.x);
     w->bytes = bytes;
-    value[lane] = bits;
+    if (bytes)
+        memcpy(shown[lane], mine, bytes);
     if (++w->arrived < LANES) {
         wait_for(FOR_WARP);
     } else {
@@ -157,7 +168,7 @@ uint64_t twin_shuffle(uint64_t bits, unsigned bytes, int mask)
             if (l % LANES != lane)
                 make_ready(me - lane + l % LANES);
     }
-    return value[lane ^ (unsigned)mask];
+    return shown[0];
 }
 
 void *twin_shared(twin_slot *slot, size_t bytes)
