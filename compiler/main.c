@@ -3,6 +3,7 @@
 #include "base/diag.h"
 #include "op.h"
 #include "passes.h"
+#include "target.h"
 #include <string.h>
 
 static const char usage_text[] =
@@ -175,7 +176,7 @@ static int run(int argc, char **argv)
             o.spoil = argv[++i];
         } else if (!strcmp(a, "--target")) {
             o.target = argv[++i];
-            if (strcmp(o.target, "cuda") && strcmp(o.target, "cpu"))
+            if (!target_named(o.target))
                 return usage("--target is cuda or cpu, not", o.target);
         } else if (!strcmp(a, "--set")) {
             const char *equals = strchr(next, '=');

@@ -5,6 +5,7 @@
 #include "cost/predict.h"
 #include "module.h"
 #include "passes.h"
+#include "target.h"
 #include <setjmp.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static const double gib = 1073741824.0;
 static void predict_here(struct module *m)
 {
     struct mesh *mesh = &m->plan->mesh;
-    if (strcmp(m->options->target, "cpu") || (mesh->cluster && mesh->cluster->given))
+    if (!target_of(m)->here || (mesh->cluster && mesh->cluster->given))
         return;
     mesh->cluster = cluster_named("here");
     if (m->physical)

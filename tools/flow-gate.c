@@ -6,7 +6,7 @@
 #include "checks.h"
 #include "deal.h"
 #include "emit/emitter.h"
-#include "emit/target.h"
+#include "emit/shipped.h"
 #include "passes.h"
 #include "user_op.h"
 #include "../runtime/flow_rt.h"

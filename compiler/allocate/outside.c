@@ -3,6 +3,7 @@
  * in a contraction. */
 #include "../module.h"
 #include "../op.h"
+#include "../target.h"
 #include "outside.h"
 #include <string.h>
 
@@ -46,13 +47,13 @@ static void most(int64_t *to, int64_t bytes)
 
 static void look(const struct physical *p, const struct region *r, struct room *room)
 {
-    bool cuda = p->module->options && !strcmp(p->module->options->target, "cuda");
+    bool packs = target_of(p->module)->packs;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
         int d = (int)node_int(n, "dim", 0);
         bool gather = n->op == &op_box_all_gather, scatter = n->op == &op_box_reduce_scatter;
         if (d == DIM_FLAT) {                 /* shares lie in rank order; only a piece that ends early is copied */
-            for (int k = 0; k < arrlen(n->in) && scatter && cuda; k++)
+            for (int k = 0; k < arrlen(n->in) && scatter && packs; k++)
                 most(&room->send, value_share(n->out[k], p->mesh) * 4 * layout_parts(&n->out[k]->lay, DIM_FLAT, p->mesh));
             continue;
         }
@@ -60,10 +61,10 @@ static void look(const struct physical *p, const struct region *r, struct room *
             int64_t in = whole(p, n, n->in[k]), out = whole(p, n, n->out[k]);
             if (gather && inner(p, n, n->out[k], d)) {
                 most(&room->recv, out);
-                most(&room->send, cuda ? 2 * in : 0);
+                most(&room->send, packs ? 2 * in : 0);
             } else if (scatter && inner(p, n, n->in[k], d)) {
                 most(&room->send, in);
-                most(&room->recv, cuda ? 2 * out : 0);
+                most(&room->recv, packs ? 2 * out : 0);
             } else if (!gather && !scatter) {
                 most(&room->send, in);
                 most(&room->recv, out);

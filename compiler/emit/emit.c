@@ -3,9 +3,10 @@
  */
 #define _XOPEN_SOURCE 700
 #include "../base/diag.h"
+#include "../target.h"
 #include "../user_op.h"
 #include "emitter.h"
-#include "target.h"
+#include "shipped.h"
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -13,12 +14,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-const struct target targets[] = {
-    {"cpu", "c", "cpu", ".c", "Makefile.cpu"},
-    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda"},
-    {0},
-};
 
 static bool fail(const char *what, const char *path)
 {
@@ -227,11 +222,7 @@ void emit(struct module *m)
     while (n > 1 && out[n - 1] == '/')
         n--;
     out = mem_printf("%.*s", (int)n, out);
-    const struct target *t = targets;
-    while (t->name && strcmp(t->name, m->options->target))
-        t++;
-    if (!t->name)
-        BUG("target '%s'", m->options->target);          /* the command line takes no other */
+    const struct target *t = target_of(m);
     if (!replaceable(out)) {
         struct diag *d = diag_error(E_FILE, (struct span){0}, "'%s' exists and was not written by flowc", out);
         diag_help(d, "choose another directory, or remove this one");

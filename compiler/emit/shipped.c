@@ -1,7 +1,7 @@
 /* What goes along with flowc: the runtime and the templates of Makefiles. They lie where it was installed (bin/flowc with
  * share/flowc), or beside its build directory, or in the tree it was built from. */
 #define _GNU_SOURCE
-#include "target.h"
+#include "shipped.h"
 #include "../base/mem.h"
 #include <string.h>
 #include <unistd.h>

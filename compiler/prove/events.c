@@ -3,6 +3,7 @@
 #include "certificate.h"
 #include "../module.h"
 #include "../op.h"
+#include "../target.h"
 #include <string.h>
 
 /* The calls that may wait or let go, of one run of a phase. */
@@ -131,13 +132,12 @@ bool event_next(struct event_walk *w)
 void event_start(struct event_walk *w, const struct physical *p, enum entry entry, int stage, const struct rolled *order,
                  int microbatches)
 {
-    const struct options *o = p->module->options;
     memset(w, 0, sizeof *w);
     w->p = p;
     w->entry = entry;
     w->stage = &p->stages[stage];
     w->microbatches = microbatches;
-    w->ahead = !o || strcmp(o->target, "cuda") != 0;
+    w->ahead = target_of(p->module)->posts_ahead;
     w->order.of = order;
     w->group = schedule_group(p);
     w->firing.microbatch = -1;

@@ -1,0 +1,19 @@
+/* What differs between the targets, as facts: a line each in target.c. */
+#ifndef FLOWC_TARGET_H
+#define FLOWC_TARGET_H
+#include "module.h"
+
+struct target {
+    const char *name;            /* as --target names it */
+    const char *suffix;          /* of class files */
+    const char *folder;          /* of its part of the runtime */
+    const char *source;          /* suffix of the runtime files there */
+    const char *makefile;        /* template in templates/ */
+    bool posts_ahead;            /* receives are posted as soon as a slot is free, not when they are come to */
+    bool packs;                  /* collectives of parts pack what they send and receive in room of their own */
+    bool here;                   /* without a cluster of its own it is predicted for this machine */
+};
+extern const struct target targets[];                    /* NULL name at the end */
+const struct target *target_named(const char *name);     /* or NULL */
+const struct target *target_of(const struct module *m);  /* a module without options is for cpu */
+#endif
