@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 2 };
-
 /* ---- data ---- */
 
 struct data { struct weights *start; struct run *one, *all; uint64_t state; int64_t indices; };
@@ -325,7 +323,7 @@ bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, stru
     }
     *d = (struct difference){.entry = e, .rank = -1};
     bool equal = true;
-    int steps = e == ENTRY_TRAIN ? STEPS : 1;
+    int steps = entry_steps(e);
     for (w.step = 0; w.step < steps && equal; w.step++) {
         region_walk(m->graph[e]->root, give_input, &t);
         run_step(t.one, w.step);
@@ -368,42 +366,11 @@ uint64_t entry_trace(struct module *m, enum entry e, uint64_t seed, const struct
     struct trace s = {.but = but};
     struct data t = data_new(m, e, seed);
     run_watch(t.all, hash_value, &s);
-    for (int64_t step = 0; step < (e == ENTRY_TRAIN ? STEPS : 1); step++) {
+    for (int64_t step = 0; step < entry_steps(e); step++) {
         region_walk(m->graph[e]->root, give_input, &t);
         run_step(t.all, step);
     }
     run_release(t.one);
     run_release(t.all);
     return s.hash;
-}
-
-/* ---- how long it takes ---- */
-
-struct work { double seconds, times; };
-
-static void add_work(struct node *n, void *context)
-{
-    struct work *w = context;
-    double elements = 0, blocks = (double)region_blocks(n->region);
-    for (int k = 0; k < arrlen(n->out); k++)
-        elements += (double)value_count(n->out[k]);
-    double flops = n->op->flops && arrlen(n->out) ? n->op->flops(n) : 0;
-    w->seconds += w->times * blocks * (0.5e-6 + 15e-9 * elements + 10e-9 * flops);
-}
-
-double entry_work(const struct module *m, enum entry e)
-{
-    const struct physical *p = m->physical;
-    double steps = e == ENTRY_TRAIN ? STEPS : 1;
-    struct work w = {0, steps};
-    region_walk(m->graph[e]->root, add_work, &w);
-    for (int s = 0; s < p->nstage; s++) {
-        struct root *roots = stage_roots(&p->stages[s], e);
-        for (int k = 0; k < arrlen(roots); k++) {
-            int micro = phase_per_microbatch(roots[k].phase) ? p->mesh->axis[p->mesh->mb].size : 1;
-            w.times = steps * micro * p->mesh->nranks / p->nstage;
-            region_walk(roots[k].region, add_work, &w);
-        }
-    }
-    return w.seconds;
 }

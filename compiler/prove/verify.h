@@ -4,6 +4,7 @@
  *     sizes.c      which dims may be how small, so that every layout keeps its facts
  *     shrink.c     the module's own graphs at those sizes, for a while; everything is put back
  *     equal.c      data, the two runs, and where they first differ
+ *     work.c       how long that takes
  *     images.c     every rank of the full mesh does what a rank of the small one does
  *     spoil.c      faults put in on purpose
  *     verify.c     the order of all this, and the message
@@ -70,7 +71,11 @@ bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, stru
 /* All numbers that the ranks compute but what node `but` makes, as one number: a fault in it that leaves that as it is touches
  * nothing, such as a scaled zero, or a value that one rank makes and nobody takes from it. */
 uint64_t entry_trace(struct module *m, enum entry e, uint64_t seed, const struct node *but);
-double entry_work(const struct module *m, enum entry e);     /* seconds it will take, roughly */
+
+/* ---- work.c ---- */
+
+int entry_steps(enum entry e);                       /* that are run */
+double entry_work(const struct module *m, enum entry e);     /* seconds they take, roughly */
 
 /* ---- spoil.c ---- */
 
