@@ -164,6 +164,8 @@ static void check_split(struct elab *e, struct plan *p)
 {
     struct graph *g = any_graph(e);
     const char *repeats = "";
+    const struct region *unnamed = NULL;
+    const struct node *other = NULL;
     struct node **nodes = g ? g->root->nodes : NULL;
     const char **near = NULL;
     for (int i = 0; i < arrlen(nodes); i++)
@@ -173,8 +175,11 @@ static void check_split(struct elab *e, struct plan *p)
                 p->split = nodes[i]->path;
                 return;
             }
-            repeats = mem_printf("%s%s%s", repeats, *repeats ? ", " : "", nodes[i]->path);
-            arrput(near, nodes[i]->path);
+            unnamed = nodes[i]->body;
+            if (strcmp(last_part(nodes[i]->path), "repeat") != 0) {          /* a word of the language, never a label */
+                repeats = mem_printf("%s%s%s", repeats, *repeats ? ", " : "", nodes[i]->path);
+                arrput(near, nodes[i]->path);
+            }
         }
     struct ast *split = NULL;
     for (int i = 0; i < ast_count(p->ast); i++)
@@ -182,11 +187,17 @@ static void check_split(struct elab *e, struct plan *p)
             if (p->ast->kids[i]->kids[k]->kind == AST_SPLIT)
                 split = p->ast->kids[i]->kids[k];
     struct diag *d = diag_error(E_PATTERN, ast_kid(split, 0)->span, "'%s' is no repeat of the model", p->split);
+    for (int i = 0; i < arrlen(nodes) && !other; i++)
+        other = nodes[i]->op != &op_param && nodes[i]->span.file && pattern_covers(p->split, nodes[i]->path, NULL) ? nodes[i] : NULL;
+    if (other)
+        diag_label(d, other->span, "a part of '%s', which no repeat goes by", p->split);
     const char *best = suggest(p->split, near);
     if (best)
         diag_help(d, "did you mean '%s'?", best);
     else if (*repeats)
         diag_help(d, "a repeat goes by the label in its body: %s", repeats);
+    else if (unnamed)
+        diag_help(d, "give the repeat a label in its body, as in `repeat L as i { x = h[i]: Block(x) }`");
     else
         diag_help(d, "the model has no repeat outside of layers");
 }
@@ -228,6 +239,13 @@ void patterns_check(struct elab *e)
             pattern_unmatched(e, l->pattern, l->pattern_span, false);
         else
             check_blocks(e, l->pattern, l->pattern_span, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE);
+    }
+    for (int i = 0; i < arrlen(p->precision.keep); i++) {
+        const char *keep = p->precision.keep[i];
+        if (!pattern_used(e, keep, true, true))
+            pattern_unmatched(e, keep, p->precision.keep_span[i], false);
+        else
+            check_blocks(e, keep, p->precision.keep_span[i], true);
     }
     for (int i = 0; i < arrlen(p->expect); i++) {
         const struct expectation *x = &p->expect[i];
