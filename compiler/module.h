@@ -61,6 +61,7 @@ struct param {
 };
 
 const char *param_text(const struct param *p);       /* its path, with the blocks of a piece: "h[0..2].attn.w" */
+const char *value_text(const struct value *v);       /* the same of a value; one block alone is "h[0].attn.y" */
 
 struct file_rules {
     const char **ignore;         /* stb_ds array of patterns of names in a file that are skipped */
@@ -90,7 +91,7 @@ struct plan_line {
 };
 
 struct expectation {             /* expect comm h[i] per microbatch, forward : all_reduce(tp) == 2 */
-    const char *pattern;         /* indices that are names stand as [*] */
+    const char *pattern;         /* as written; one_block: some index is a name */
     bool one_block, per_microbatch;
     int phase;                   /* enum phase, or -1: all */
     const char *kind;            /* "all_reduce" */

@@ -153,3 +153,19 @@ const char *param_text(const struct param *p)
     }
     return text;
 }
+
+const char *value_text(const struct value *v)
+{
+    const char *text = v->path;
+    for (const struct region *r = v->region; text && r && r->parent; r = r->parent) {
+        const char *at = text;
+        for (int k = region_depth(r) - 1; at && k >= 0; k--)
+            at = strstr(at == text ? at : at + 3, "[*]");
+        if (!at || r->count == r->total)
+            continue;
+        const char *blocks = r->count == 1 ? mem_printf("[%lld]", (long long)r->first)
+                                           : mem_printf("[%lld..%lld]", (long long)r->first, (long long)(r->first + r->count));
+        text = mem_printf("%.*s%s%s", (int)(at - text), text, blocks, at + 3);
+    }
+    return text;
+}

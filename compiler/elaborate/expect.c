@@ -3,23 +3,13 @@
 #include <ctype.h>
 #include <string.h>
 
-/* h[i].attn -> h[*].attn; an index that is a name asks about one block. */
-static const char *without_names(const char *pattern, bool *one_block)
+/* An index that is a name asks about one block. */
+static bool has_name(const char *pattern)
 {
-    const char *text = "";
-    for (const char *s = pattern; *s;) {
-        size_t n = strcspn(s, "[");
-        text = mem_printf("%s%.*s", text, (int)n, s);
-        s += n;
-        if (!*s)
-            break;
-        n = strcspn(s, "]");
-        bool name = isalpha((unsigned char)s[1]) || s[1] == '_';
-        *one_block |= name;
-        text = mem_printf("%s%.*s]", text, name ? 2 : (int)n, name ? "[*" : s);
-        s += n + (s[n] == ']');
-    }
-    return intern(text);
+    for (const char *s = pattern; (s = strchr(s, '['));)
+        if (isalpha((unsigned char)*++s) || *s == '_')
+            return true;
+    return false;
 }
 
 static bool condition(struct ast *a, struct expectation *x)
@@ -49,7 +39,7 @@ static bool condition(struct ast *a, struct expectation *x)
 
 void expect_collect(struct frame *f, struct plan *p, struct ast *a)
 {
-    static const char *const kinds[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "stage_reduce" };
+    static const char *const kinds[] = { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "send", "stage_reduce" };
     struct ast *comparison = NULL, *call, *conditions = ast_kid(a, 1);
     for (int i = 0; i < ast_count(a); i++)
         if (a->kids[i] && a->kids[i]->kind == AST_BINARY)
@@ -57,7 +47,8 @@ void expect_collect(struct frame *f, struct plan *p, struct ast *a)
     struct expectation x = { .phase = -1, .span = a->span, .pattern_span = ast_kid(a, 0)->span,
                              .at_most = !strcmp(comparison->name, "<=") };
     call = ast_kid(comparison, 0);
-    x.pattern = without_names(ast_kid(a, 0)->name, &x.one_block);
+    x.pattern = ast_kid(a, 0)->name;
+    x.one_block = has_name(x.pattern);
     for (int i = 0; i < ast_count(conditions); i++)
         if (!condition(conditions->kids[i], &x))
             return;
@@ -74,7 +65,7 @@ void expect_collect(struct frame *f, struct plan *p, struct ast *a)
         if (near)
             diag_help(d, "did you mean '%s'?", near);
         else
-            diag_help(d, "they are all_reduce, all_gather, reduce_scatter, all_to_all, send and stage_reduce");
+            diag_help(d, "they are all_reduce, all_gather, reduce_scatter, all_to_all, permute, send and stage_reduce");
         return;
     }
     for (int i = 1; i < ast_count(call); i++) {

@@ -166,7 +166,7 @@ static void put_reading(struct node *n, void *context)
 static void put_header(struct reasoning *r, const struct value *v, const char *word)
 {
     const struct mesh *m = r->s->mesh;
-    fprintf(r->to, "%s%s: %s", word, v->path, value_type_text(v, m));
+    fprintf(r->to, "%s%s: %s", word, value_text(v), value_type_text(v, m));
     if (v->span.file)
         fprintf(r->to, "  %s", span_where(v->span));
     fprintf(r->to, "  %s on a rank\n", bytes_of(layout_bytes(v, &v->lay, m)));
