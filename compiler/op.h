@@ -93,6 +93,7 @@ double *setting_of(struct train_spec *t, const struct optimizer_setting *s);
 
 struct op {
     const char *name;            /* as called in the language */
+    const char *part_of;         /* the op of the language that is lowered to this one, as messages call it; or NULL */
     const char *doc;             /* one line of mathematics with shapes */
     const char *args;            /* how a call binds: "x, weight, bias?, eps:num=1e-5, axis:axis". x: tensor operand; x?:
                                     optional; x...: all the positional ones; kinds: num int bool str axis axes dim dims

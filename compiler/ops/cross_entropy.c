@@ -159,7 +159,7 @@ static void ref(struct reference *r)
         struct row x = row_of(r, i);
         double max = row_max(&x);
         if (!x.ignored)
-            r->out[0].data[i] = log(row_sum(&x, max)) + max - row_pick(&x, node_num(r->node, "smoothing", 0));
+            r->out[0].data[i] = log(row_sum(&x, max)) + (max - row_pick(&x, node_num(r->node, "smoothing", 0)));
     }
 }
 
@@ -302,7 +302,7 @@ static void ref_part_grad(struct reference *r)
 }
 
 const struct op op_ce_max = {
-    .name = "ce_max",
+    .part_of = "cross_entropy", .name = "ce_max",
     .doc = "logits [.., V] -> [..]: the largest over the classes; -inf where this rank holds none",
     .args = "logits",
     .rule = "b.. v^ -> b..",
@@ -315,7 +315,7 @@ const struct op op_ce_max = {
 };
 
 const struct op op_ce_sum = {
-    .name = "ce_sum",
+    .part_of = "cross_entropy", .name = "ce_sum",
     .doc = "logits [.., V], max [..] -> [..]: sum of exp(l - max) over the classes",
     .args = "logits, max",
     .rule = "b.. v^, b.. -> b..",
@@ -328,7 +328,7 @@ const struct op op_ce_sum = {
 };
 
 const struct op op_ce_pick = {
-    .name = "ce_pick",
+    .part_of = "cross_entropy", .name = "ce_pick",
     .doc = "logits [.., V], targets [..] -> [..]: (1 - s) l[target] + s / V sum l; 0 where ignored",
     .args = "logits, targets, smoothing:num=0",
     .rule = "b.. v^, b.. -> b..",
@@ -341,7 +341,7 @@ const struct op op_ce_pick = {
 };
 
 const struct op op_ce_grad = {
-    .name = "ce_grad",
+    .part_of = "cross_entropy", .name = "ce_grad",
     .doc = "logits, targets, max, sum, dy -> dlogits; 0 in padding and where ignored",
     .args = "logits, targets, max, sum, dy, smoothing:num=0",
     .rule = "b.. v^, b.., b.., b.., b.. -> b.. v^",

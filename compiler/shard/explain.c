@@ -40,11 +40,12 @@ static const char *conversion_text(const struct sharding *s, const struct value 
                       bytes > 0 ? bytes_text(bytes) : "nothing sent");
 }
 
-/* What the operand may be. Maxima and minima are left out where sums may stand too: who wants them knows them. */
-static const char *legal_text(struct sharding *s, const struct actor *a, int operand, int axis)
+/* What the operand may be. Maxima and minima are left out where sums may stand too, and where it holds sums now: who wants
+ * them knows them. */
+static const char *legal_text(struct sharding *s, const struct actor *a, int operand, int axis, int now)
 {
     const struct value *v = a->in[operand];
-    uint32_t seen = 0;
+    uint32_t seen = now == CODE_P ? ~0u << (CODE_P + 1) : 0;
     const char *text = "";
     for (int j = 0; j < arrlen(a->choices); j++)
         if (a->choices[j].in[operand] == CODE_P)
@@ -73,18 +74,20 @@ static struct diag *begin(struct sharding *s, enum diag_code code, const struct 
     return d;
 }
 
-static bool takes_partial(const struct actor *a, int operand)
+/* Could the operand be read as it is, if another one were Partial too? */
+static bool partial_together(const struct actor *a, int operand, int pinned)
 {
     for (int j = 0; j < arrlen(a->choices); j++)
-        if (code_is_partial(a->choices[j].in[operand]))
-            return true;
+        for (int k = 0; k < arrlen(a->in); k++)
+            if (k != operand && a->in[k] && a->choices[j].in[operand] == pinned && a->choices[j].in[k] == pinned)
+                return true;
     return false;
 }
 
 /* What reads, in the user's words. */
 static const char *reader_name(const struct actor *a)
 {
-    return a->carry >= 0 ? "repeat" : a->node->op == &op_to ? "this line" : a->node->op->name;
+    return a->carry >= 0 ? "repeat" : a->node->op == &op_to ? "this line" : a->node->op->part_of ? a->node->op->part_of : a->node->op->name;
 }
 
 static bool divides(struct sbp x, const struct value *v, int parts)
@@ -162,10 +165,10 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
     else if (*sizes)
         diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
     else
-        diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis));
+        diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis, pinned));
     if (partial)
         diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted),
-                  takes_partial(a, operand) ? mem_printf("; or make the other operand {%s: P}, added on one rank", ax) : "");
+                  partial_together(a, operand, pinned) ? mem_printf("; or make the other operand {%s: P}, added on one rank", ax) : "");
     else
         diag_help(d, "write `sbp` in place of `pin`: a converted copy for this reader costs %s",
                   conversion_text(s, v, axis, pinned, wanted));
