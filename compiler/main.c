@@ -144,6 +144,7 @@ static int run(int argc, char **argv)
             o.time = true;
         } else if (!strcmp(a, "--diagnostics=json")) {
             json = true;
+            bug_caught_by(diag_bug_json);
         } else if (!strcmp(a, "--list-ops")) {
             list_ops(stdout);
             return 0;

@@ -261,6 +261,19 @@ static void diag_print_json(FILE *to, const struct diag *d)
     json_decref(j);
 }
 
+void diag_bug_json(const char *fact)
+{
+    bug_caught_by(NULL);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:[], s:[], s:[s]}", "severity", "error", "code", "", "message", clean(fact),
+                          "place", json_place((struct span){0}, NULL), "labels", "notes", "help",
+                          "this is a defect of flowc, not of your program; please report it with the .flow file");
+    if (!j)
+        BUG("%s", fact);
+    json_dumpf(j, stderr, JSON_COMPACT);
+    fputc('\n', stderr);
+    exit(70);
+}
+
 static void print_remark(FILE *to, const char *text, bool json)
 {
     if (!json) {

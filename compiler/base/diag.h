@@ -36,6 +36,7 @@ void diag_remark(const char *text, ...) __attribute__((format(printf, 1, 2)));
 
 int diag_errors(void);                               /* errors so far */
 void diag_print(FILE *to, bool json);                /* prints and forgets everything collected */
+void diag_bug_json(const char *fact);                /* a bug_handler: says it on stderr as one object, exits with 70 */
 void diag_reset(void);
 /* Between hold and drop, diagnostics are set aside and forgotten: for a look at a program that the user did not write. */
 struct diag_held { struct diag **collected; const char **remarks; int errors; };
