@@ -13,6 +13,7 @@
  *     box_all_reduce      P -> B
  *     box_reduce_scatter  P -> S(dim)
  *     box_all_to_all      S(dim) -> S(dim_to)
+ *     box_permute         S(dim) -> S(dim), its axes in another order: whole parts change places
  *     box_accumulate      P(mb) -> B(mb)    local, in time: in a per-micro-batch phase; output readable in UPDATE (or
  *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
  *     box_post            starts the collective of UPDATE that is its attribute "of" for its operands, "operands" of that

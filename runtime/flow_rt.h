@@ -271,6 +271,8 @@ void fl_gather_wait(fl_comm *c, const void *whole);
  * on a and src on b; otherwise the result is split on b and src on a. */
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
                    int64_t inner, bool split_a, int element_bytes);
+/* Parts of n elements change places: src goes to rank `to` of c, dst comes from rank `from`. */
+void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t n, int element_bytes, int to, int from);
 int fl_comm_rank(const fl_comm *c);
 int fl_comm_size(const fl_comm *c);
 

@@ -47,7 +47,7 @@ static const struct op *const op_of[] = {
     [STEP_SLICE] = &op_box_slice, [STEP_MASK] = &op_box_mask, [STEP_PAD] = &op_box_pad,
     [STEP_ACCUMULATE] = &op_box_accumulate, [STEP_ALL_GATHER] = &op_box_all_gather,
     [STEP_ALL_REDUCE] = &op_box_all_reduce, [STEP_REDUCE_SCATTER] = &op_box_reduce_scatter,
-    [STEP_ALL_TO_ALL] = &op_box_all_to_all,
+    [STEP_ALL_TO_ALL] = &op_box_all_to_all, [STEP_PERMUTE] = &op_box_permute,
 };
 
 struct node *boxing_node(struct boxer *b, int u, const struct step *step, struct region *at, enum phase phase)

@@ -5,22 +5,24 @@
  *     B -> S slice, B -> P mask, S -> P pad         local
  *     P -> B over the time axis: accumulate         local, always first
  *     S -> B all_gather, P -> B all_reduce, P -> S reduce_scatter, S -> S all_to_all
- * The dim may be DIM_FLAT. Where several axes split one dim, only the minor one may leave it, and a new one joins as the minor one. Axes of size
- * 1 never need a step; layout `to` may name anything on them. */
+ *     axes that split one dim in another order, all parts of which are equal: permute, each rank's part to one peer
+ * The dim may be DIM_FLAT. Where several axes split one dim, only the minor one may leave it, and a new one joins as the
+ * minor one. Axes of size 1 never need a step; layout `to` may name anything on them. */
 #ifndef FLOWC_CONVERT_H
 #define FLOWC_CONVERT_H
 #include "../graph.h"
 
 enum step_kind {
     STEP_SLICE, STEP_MASK, STEP_PAD, STEP_ACCUMULATE,
-    STEP_ALL_GATHER, STEP_ALL_REDUCE, STEP_REDUCE_SCATTER, STEP_ALL_TO_ALL,
+    STEP_ALL_GATHER, STEP_ALL_REDUCE, STEP_REDUCE_SCATTER, STEP_ALL_TO_ALL, STEP_PERMUTE,
 };
 extern const char *const step_name[];
 
 struct step {
     enum step_kind kind;
     unsigned axes;               /* bit set */
-    int dim;                     /* slice, reduce_scatter: the dim split afterwards; gather, pad, all_to_all: split before */
+    int dim;                     /* slice, reduce_scatter: the dim split afterwards; gather, pad, all_to_all,
+                                    permute: split before */
     int dim_to;                  /* all_to_all: split afterwards */
     enum reduce reduce;          /* mask, pad, accumulate, all_reduce, reduce_scatter */
     double bytes;                /* sent by each rank; 0 for local steps */

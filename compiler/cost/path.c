@@ -2,8 +2,8 @@
  *
  * One axis that moves alone takes one step, which is always the cheapest. With more, the search may send an axis through
  * B, or through a dim that either layout splits, because an axis can leave a dim only while it is the minor one there;
- * where axes that split one dim swap places, through any other dim too. On the way no rank holds more than the larger end
- * times one axis, or, where parts that differ leave no such way, less than all: swapping two axes gathers a part, never
+ * where axes that split one dim swap places, in one step where its parts are equal, or through any other dim. On the way
+ * no rank holds more than the larger end times one axis, or, where parts that differ leave no such way, less than all: swapping two axes gathers a part, never
  * the whole tensor, unless there is no other dim to go through. */
 #include "path.h"
 #include <math.h>
@@ -165,6 +165,52 @@ static bool divides(const struct search *s, const struct layout *l, int dim)
     return (d->phys > 0 ? d->phys : d->size) % parts == 0;
 }
 
+/* The place of an axis among those that split a dim, once those that stay there in the goal are the major ones. */
+static int place_in_goal(const struct search *s, const struct layout *l, unsigned axes, int axis, int dim)
+{
+    unsigned stay = axes & splitting(s, &s->goal, dim);
+    int before = 0;
+    for (int b = 0; b < s->m->naxis; b++)
+        if (axes >> b & 1 && b != axis)
+            before += (stay >> axis & 1) ? (stay >> b & 1) && s->goal.ax[b].order < s->goal.ax[axis].order
+                                         : (stay >> b & 1) || l->ax[b].order < l->ax[axis].order;
+    return before;
+}
+
+/* The axes that split a dim take the order they need for the goal. Parts move between the ranks that differ along the axes
+ * from the first to the last that changes its place; all parts must be equal. */
+static void reorder(struct search *s, int from, int dim)
+{
+    const struct layout *before = &s->states[from].lay;
+    unsigned axes = splitting(s, before, dim);
+    int first = MAX_AXIS, last = -1;
+    int64_t parts = 1;
+    const struct dim *d = s->v->dim[dim];
+    struct step step = { .kind = STEP_PERMUTE, .dim = dim, .after = *before };
+    for (int a = 0; a < s->m->naxis; a++) {
+        if (!(axes >> a & 1))
+            continue;
+        int at = before->ax[a].order, to = place_in_goal(s, before, axes, a, dim);
+        parts *= s->m->axis[a].size;
+        step.after.ax[a].order = (uint8_t)to;
+        if (at == to)
+            continue;
+        first = at < first ? at : first;
+        last = at > last ? at : last;
+    }
+    if (last < 0 || (d->phys > 0 ? d->phys : d->size) % parts)
+        return;
+    for (int a = 0; a < s->m->naxis; a++)
+        if (axes >> a & 1 && before->ax[a].order >= first && before->ax[a].order <= last) {
+            step.axes |= 1u << a;
+            if (s->m->axis[a].time)
+                return;
+        }
+    step.bytes = layout_bytes(s->v, before, s->m);
+    step.seconds = step_seconds(step.kind, step.bytes, s->m, step.axes);
+    note(s, (struct state){ .lay = step.after, .cost = s->states[from].cost + step.seconds, .from = from, .step = step });
+}
+
 static void reach(struct search *s, int from, int axis, struct sbp to)
 {
     if (splits_within_time(s, &s->states[from].lay, axis, to))
@@ -219,6 +265,8 @@ static int search_path(struct search *s, const struct layout *from, const struct
                 if (step_legal(s->states[best].lay.ax[a], s->option[a][o]))
                     reach(s, best, a, s->option[a][o]);
         }
+        for (int d = 0; d < s->v->ndim; d++)
+            reorder(s, best, d);
     }
     return -1;
 }
@@ -261,6 +309,15 @@ static bool swap_places(const struct layout *a, const struct layout *b, const st
                 (a->ax[x].order < a->ax[y].order) != (b->ax[x].order < b->ax[y].order))
                 return true;
     return false;
+}
+
+/* Do all axes that move split a dim before and after? */
+static bool stay_split(const struct layout *a, const struct layout *b, const struct mesh *m)
+{
+    for (int x = 0; x < m->naxis; x++)
+        if (!sbp_same(a->ax[x], b->ax[x]) && (a->ax[x].kind != SBP_S || b->ax[x].kind != SBP_S))
+            return false;
+    return true;
 }
 
 static int widest(const struct search *s)
@@ -334,7 +391,8 @@ int path_plain(const struct value *v, const struct layout *from, const struct la
         }
         double ends = fmax(layout_bytes(v, &at, m), layout_bytes(v, &goal, m));
         double whole = layout_bytes(v, &(struct layout){ 0 }, m);
-        double bounds[] = { ends * widest(&s), ends < whole ? whole - 1 : whole, INFINITY };
+        double less = ends < whole ? whole - 1 : whole, near = ends * widest(&s);
+        double bounds[] = { stay_split(&at, &goal, m) ? fmin(near, less) : near, less, INFINITY };
         found = -1;
         for (int k = 0; k < 3 && found < 0; k++) {
             arrsetlen(s.states, 0);

@@ -108,7 +108,7 @@ static double collective_seconds(const struct physical *p, const struct node *n)
     static const struct { const char *name; enum step_kind kind; double halves; } kinds[] = {
         {"all_gather", STEP_ALL_GATHER, 1},         {"all_reduce", STEP_ALL_REDUCE, 2},
         {"reduce_scatter", STEP_REDUCE_SCATTER, 1}, {"all_to_all", STEP_ALL_TO_ALL, 1},
-        {"stage_reduce", STEP_ALL_REDUCE, 2},
+        {"stage_reduce", STEP_ALL_REDUCE, 2},       {"permute", STEP_PERMUTE, 1},
     };
     unsigned axes = (unsigned)node_int(n, "axes", 0);
     double parts = 1;

@@ -7,7 +7,7 @@
 const char *const step_name[] = {
     [STEP_SLICE] = "slice", [STEP_MASK] = "mask", [STEP_PAD] = "pad", [STEP_ACCUMULATE] = "accumulate",
     [STEP_ALL_GATHER] = "all_gather", [STEP_ALL_REDUCE] = "all_reduce", [STEP_REDUCE_SCATTER] = "reduce_scatter",
-    [STEP_ALL_TO_ALL] = "all_to_all",
+    [STEP_ALL_TO_ALL] = "all_to_all", [STEP_PERMUTE] = "permute",
 };
 
 bool step_is_comm(enum step_kind k)

@@ -124,6 +124,52 @@ static void all_to_all(struct emitter *e, const struct node *n, int k, const cha
          to == a ? "true" : "false", type_bytes[in->type]);
 }
 
+/* Of the axes that split a dim, from the least major of `axes` to the most: the number of the part that this rank has. */
+static const char *part_number(const struct mesh *m, unsigned axes, const struct layout *l)
+{
+    const char *text = NULL;
+    for (int order = 0; order < MAX_AXIS; order++)
+        for (int a = 0; a < m->naxis; a++)
+            if (axes >> a & 1 && l->ax[a].order == order)
+                text = text ? mem_printf("(%s) * %d + run->rank->coord[%d]", text, m->axis[a].size, a)
+                            : mem_printf("run->rank->coord[%d]", a);
+    return text;
+}
+
+/* The rank in the group of the axes that has part `name` of a dim they split so. */
+static const char *holder(const struct mesh *m, unsigned axes, const struct layout *l, const char *name)
+{
+    const char *text = "";
+    int64_t below = 1;               /* ranks are numbered in mesh order, the last axis fastest */
+    for (int a = m->naxis - 1; a >= 0; a--) {
+        if (!(axes >> a & 1))
+            continue;
+        int64_t minor = 1;
+        for (int b = 0; b < m->naxis; b++)
+            if (axes >> b & 1 && l->ax[b].order > l->ax[a].order)
+                minor *= m->axis[b].size;
+        text = mem_printf("%s / %lld %% %d * %lld%s%s", name, (long long)minor, m->axis[a].size, (long long)below,
+                          *text ? " + " : "", text);
+        below *= m->axis[a].size;
+    }
+    return text;
+}
+
+static void permute(struct emitter *e, const struct node *n, int k, const char *comm)
+{
+    const struct value *in = n->in[k], *out = n->out[k];
+    const struct mesh *m = e->p->mesh;
+    unsigned axes = (unsigned)node_int(n, "axes", 0);
+    plain(e, "{");
+    e->indent++;
+    plain(e, "const int mine = %s, next = %s;", part_number(m, axes, &in->lay), part_number(m, axes, &out->lay));
+    line(e, n, "fl_permute_parts(%s, %s, %s, %s, %d, %s, %s);", comm, tensor_name(e, out), tensor_name(e, in),
+         sym_text(sym_mul(blocks(e, n, in), sym_range(in->place, 0, in->ndim))), type_bytes[in->type],
+         holder(m, axes, &out->lay, "mine"), holder(m, axes, &in->lay, "next"));
+    e->indent--;
+    plain(e, "}");
+}
+
 /* Values that lie side by side are reduced by one call, the gaps of their alignment included. */
 static bool bucket(struct emitter *e, const struct node *n, const char *comm)
 {
@@ -157,6 +203,8 @@ static void convert(struct emitter *e, const struct node *n, int k, const char *
              tensor_name(e, in), around(e, n, in, dim), kind(n));
     else if (n->op == &op_box_all_to_all)
         all_to_all(e, n, k, comm);
+    else if (n->op == &op_box_permute)
+        permute(e, n, k, comm);
     else
         all_reduce(e, n, k, comm);
     close_stack(e, n, in);

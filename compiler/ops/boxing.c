@@ -37,6 +37,7 @@ BOX(box_all_gather, "S -> B: gathers the parts of all ranks")
 BOX(box_all_reduce, "P -> B: adds (or takes the max or min of) the values of all ranks")
 BOX(box_reduce_scatter, "P -> S: reduces, and each rank keeps its part")
 BOX(box_all_to_all, "S(i) -> S(j): exchanges parts")
+BOX(box_permute, "S -> S with the axes in another order: each rank's part goes to one other")
 BOX(box_accumulate, "P -> B over micro-batches: adds in micro-batch order")
 BOX(box_stage_reduce, "P -> B over stages: adds the values of the stages that take part")
 

@@ -428,3 +428,19 @@ void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
     join(dst, in, c, join_outer, join_n, join_inner, element_bytes);
     fl_comm_end(start);
 }
+
+void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t n, int element_bytes, int to, int from)
+{
+    if (to == c->rank) {                             /* a permutation: then from is this rank too */
+        fl_copy(dst, src, n, element_bytes);
+        return;
+    }
+    double start = fl_comm_begin(c->peers);
+    for (int64_t at = 0; at < n; at += INT_MAX) {
+        int count = (int)fl_least(INT_MAX, n - at);
+        FL_MPI(MPI_Sendrecv((const char *)src + at * element_bytes, count, type_of(element_bytes), to, 0,
+                            (char *)dst + at * element_bytes, count, type_of(element_bytes), from, 0, c->mpi,
+                            MPI_STATUS_IGNORE));
+    }
+    fl_comm_end(start);
+}

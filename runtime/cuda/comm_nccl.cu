@@ -474,6 +474,18 @@ extern "C" void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t ou
     leave(c);
 }
 
+extern "C" void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t n, int bytes, int to, int from)
+{
+    if (to == fl_comm_rank(c)) {
+        fl_copy(dst, src, n, bytes);
+        return;
+    }
+    FL_NCCL(ncclGroupStart());
+    FL_NCCL(ncclSend(src, (size_t)(n * bytes), ncclChar, to, c->nccl, fl_stream()));
+    FL_NCCL(ncclRecv(dst, (size_t)(n * bytes), ncclChar, from, c->nccl, fl_stream()));
+    FL_NCCL(ncclGroupEnd());
+}
+
 extern "C" void fl_comm_stop(void)
 {
     FL_CUDA(cudaDeviceSynchronize());

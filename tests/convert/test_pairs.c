@@ -236,6 +236,7 @@ static void two_axes(void **state)
     run_all(&(struct setting){ "a: 2, b: 2", 2, { 2, 2 }, 5, 3, .shares = { 3, 1 } }, 1, true);
     run_all(&(struct setting){ "a: 3, b: 2", 2, { 3, 2 }, 6, 5, .shares = { 2, 3 } }, 1, true);
     run_all(&(struct setting){ "a: 2, b: 1", 2, { 2, 1 }, 4, 2, .shares = { 3, 2 } }, 1, true);
+    run_all(&(struct setting){ "a: 2, b: 3", 2, { 2, 3 }, 6, 1, .shares = { 2, 2 } }, 1, true);     /* one dim to go through */
     run_all(&(struct setting){ "a: 2, b: 3", 2, { 2, 3 }, 4, 5, .pad = 4, .shares = { 2, 2 } }, 1, true);
 }
 

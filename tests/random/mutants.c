@@ -83,7 +83,7 @@ static bool reduces(const struct node *n)
 static bool is_collective(const struct node *n)
 {
     return n->op == &op_box_all_reduce || n->op == &op_box_reduce_scatter || n->op == &op_box_all_gather ||
-           n->op == &op_box_all_to_all;
+           n->op == &op_box_all_to_all || n->op == &op_box_permute;
 }
 
 /* Does the fault change what the node does? A mask over a group of one rank does nothing in the first place. */

@@ -137,6 +137,20 @@ static void all_to_all(int64_t outer, int64_t a, int64_t middle, int64_t b, int6
     }
 }
 
+/* Parts move on by every number of ranks, around the group. */
+static void permute(void)
+{
+    const int64_t n = 7;
+    for (int far = 0; far < size; far++) {
+        float *x = blank(n), *y = blank(n);
+        for (int64_t i = 0; i < n; i++)
+            x[i] = value(rank, i);
+        fl_permute_parts(comm, y, x, n, sizeof(float), (rank + far) % size, (rank + size - far) % size);
+        for (int64_t i = 0; i < n; i++)
+            need(y[i] == value((rank + size - far) % size, i), "permute", i);
+    }
+}
+
 /* A ring: each rank sends 20 messages to the next one and only then receives: needs the slots of both
  * ends, 1 and 19, not luck. */
 static void links(void)
@@ -192,6 +206,7 @@ int main(int argc, char **argv)
     gather_and_scatter(3, 2, 1);
     all_to_all(2, 7, 3, 5, 2);
     all_to_all(1, 2, 1, 2, 1);
+    permute();
     if (!only_collectives)
         links();
     fl_comm_stop();
