@@ -1,6 +1,7 @@
 /* Agreeing that all is well, or ending together with one message. */
 #include "agree.h"
 #include "check.h"
+#include "peers.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ void fl_agree(const char *complaint)
         return;
     if (first == fl_rank_number)
         fprintf(stderr, "flow: %s\n", complaint);
+    fl_peers_tell();
     fflush(NULL);
     MPI_Finalize();
     exit(1);

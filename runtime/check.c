@@ -1,14 +1,13 @@
-/* Failing and waiting: messages, checked MPI, memory, and the watchdog. */
+/* Failing and waiting: messages, checked MPI, memory, and the markers that the watchdog reads. */
 #include "check.h"
 #include "flow_rt.h"
+#include "peers.h"
 #include <mpi.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 int fl_rank_number;
@@ -32,8 +31,16 @@ void fl_waiting(const char *peers)
 
 void fl_alive(void) { atomic_fetch_add_explicit(&beat, 1, memory_order_relaxed); }
 
-/* Ends every rank. Output is flushed first; MPI_Abort makes mpirun stop the others. */
-static _Noreturn void end_job(void)
+long fl_markers(const char **where, const char **what, const char **waits)
+{
+    *where = atomic_load(&at_where);
+    *what = atomic_load(&at_what);
+    *waits = atomic_load(&waits_for);
+    return atomic_load(&beat);
+}
+
+/* Output is flushed first; MPI_Abort makes mpirun stop the others. */
+_Noreturn void fl_end_job(void)
 {
     fflush(NULL);
     int up = 0, down = 0;
@@ -52,18 +59,20 @@ void fl_fail(const char *file, int line, const char *hint, const char *fact, ...
     vsnprintf(text, sizeof text, fact, args);
     va_end(args);
     const char *slash = strrchr(file, '/'), *where = atomic_load(&at_where);
+    fl_peers_tell();
     fprintf(stderr, "flow: rank %d: %s", fl_rank_number, text);
     if (where)
         fprintf(stderr, ", at %s %s", where, atomic_load(&at_what));
     if (hint)
         fprintf(stderr, " (%s)", hint);
     fprintf(stderr, " [%s:%d]\n", slash ? slash + 1 : file, line);
-    end_job();
+    fl_end_job();
 }
 
 /* All ranks come here together, so an orderly end is possible; it keeps mpirun from adding a page of its own. */
 void fl_refuse(const char *fact, ...)
 {
+    fl_peers_tell();
     if (fl_rank_number == 0) {
         va_list args;
         va_start(args, fact);
@@ -89,6 +98,7 @@ void fl_mpi_check(int status, const char *call, const char *file, int line)
     MPI_Error_string(status, text, &length);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(call, "("), call);
+    fl_watchdog_broken(fl_printf("%s: %s", name, text));
     fl_fail(file, line, "usually another rank has died: look for its message first", "%s: %s", name, text);
 }
 
@@ -112,53 +122,4 @@ char *fl_printf(const char *format, ...)
     va_end(args);
     va_end(again);
     return text;
-}
-
-/* ---- watchdog ---- */
-
-static pthread_t watcher;
-static bool watching;
-static double limit = 300;
-static atomic_bool stop;
-
-/* A rank that waits for nobody is computing, however long. One that waits without moving for `limit` seconds reports;
- * the pause lets the other ranks, whose time is up too, report before the first one ends the job. */
-static void *watch(void *unused)
-{
-    (void)unused;
-    long last = -1;
-    double still = 0;
-    while (!atomic_load(&stop)) {
-        struct timespec pause = { 0, 100000000 };
-        nanosleep(&pause, NULL);
-        long now = atomic_load(&beat);
-        const char *peers = atomic_load(&waits_for);
-        still = now != last || !peers ? 0 : still + 0.1;
-        last = now;
-        if (still < limit)
-            continue;
-        const char *where = atomic_load(&at_where), *what = atomic_load(&at_what);
-        fprintf(stderr, "flow: rank %d hangs: waited %.0f s in %s at %s for %s (FL_TIMEOUT sets the limit)\n",
-                fl_rank_number, still, what ? what : "start-up", where ? where : "the beginning", peers);
-        fflush(stderr);
-        sleep(2);
-        end_job();
-    }
-    return NULL;
-}
-
-void fl_watchdog_start(void)
-{
-    const char *text = getenv("FL_TIMEOUT");
-    if (text && *text)
-        limit = atof(text);
-    watching = limit > 0 && pthread_create(&watcher, NULL, watch, NULL) == 0;
-}
-
-void fl_watchdog_stop(void)
-{
-    atomic_store(&stop, true);
-    if (watching)
-        pthread_join(watcher, NULL);
-    watching = false;
 }

@@ -1,8 +1,8 @@
 /* Start and end of an emitted program: ranks, arena, communicators, then the loop. */
 #include "check.h"
+#include "identity.h"
 #include "loop.h"
 #include "options.h"
-#include "signals.h"
 #include "target.h"
 #include <mpi.h>
 #include <stdio.h>
@@ -70,11 +70,11 @@ int main(int argc, char **argv)
     FL_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     FL_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &fl_rank_number));
     FL_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    fl_identity_check(argc, argv);
     if (!fl_options_read(&options, argc, argv)) {
         MPI_Finalize();
         return 2;
     }
-    fl_signals_start();
     struct fl_run run = { .rank = own_rank(fl_rank_number, size), .no_graph = options.no_graph };
     FL_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local));
     FL_MPI(MPI_Comm_rank(local, &local_rank));
@@ -86,7 +86,10 @@ int main(int argc, char **argv)
     fl_target_start(local_rank, local_size);
     run.arena = fl_arena_new(run.rank->class_->arena_bytes);
     run.host = fl_host_new(run.rank->class_->host_bytes);
+    fl_at("the start", "making communicators");
+    fl_waiting("all ranks");
     connect_ranks(&run);
+    fl_waiting(NULL);
     fl_loop(&run, &options);
     fl_comm_stop();
     fl_target_stop();

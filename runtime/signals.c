@@ -1,30 +1,48 @@
-/* Signals. mpirun passes SIGUSR1 on, and sends SIGTERM itself when it ends, two seconds before it kills. */
+/* Signals. mpirun passes SIGUSR1 on. When it ends, because somebody wants it to or because a rank has died, it sends
+ * SIGCONT, a second later SIGTERM, and kills a second after that. */
 #include "signals.h"
 #include <signal.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t asked, alarmed;
+static bool watched;
 
 static void note(int number)
 {
-    (void)number;
-    asked = 1;
+    if (number == SIGCONT || number == SIGTERM)
+        alarmed = number == SIGTERM || alarmed == FL_TERMINATED ? FL_TERMINATED : FL_CONTINUED;
+    asked |= number != SIGCONT;
+}
+
+static void listen_to(int number)
+{
+    struct sigaction a = { .sa_handler = note, .sa_flags = SA_RESTART };
+    sigemptyset(&a.sa_mask);
+    sigaction(number, &a, NULL);
 }
 
 void fl_signals_watch(void)
 {
-    static const int wishes[] = { SIGTERM, SIGINT, SIGUSR1 };
-    struct sigaction a = { .sa_handler = note, .sa_flags = SA_RESTART };
-    sigemptyset(&a.sa_mask);
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
-        sigaction(wishes[i], &a, NULL);
+    watched = true;
+    listen_to(SIGINT);
+    listen_to(SIGUSR1);
 }
 
+bool fl_signals_watched(void) { return watched; }
 bool fl_signals_asked(void) { return asked; }
+
+enum fl_alarm fl_signals_alarm(void)
+{
+    enum fl_alarm was = (enum fl_alarm)alarmed;
+    alarmed = FL_QUIET;
+    return was;
+}
 
 /* A file over the limit, or a reader that has gone, is then an error of the write, which is reported. */
 void fl_signals_start(void)
 {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
+    listen_to(SIGTERM);
+    listen_to(SIGCONT);
 }

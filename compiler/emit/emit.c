@@ -162,6 +162,58 @@ static bool write_makefile(struct module *m, const char *dir, const struct targe
     return end(out, dir);
 }
 
+static mode_t umask_of(void)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    return mask;
+}
+
+static bool write_launch(struct module *m, const char *dir)
+{
+    const char *from = shipped("templates/launch");
+    FILE *in = fopen(from, "r");
+    if (!in)
+        return fail("read", from);
+    FILE *out = begin(dir, "launch");
+    if (out)
+        fprintf(out, "#!/usr/bin/env bash\n# Written by flowc.\nranks=%d\n", m->physical->mesh->nranks);
+    for (int c; out && (c = fgetc(in)) != EOF;)
+        fputc(c, out);
+    fclose(in);
+    return out && end(out, dir) && (!chmod(mem_printf("%s/launch", dir), 0777 & ~umask_of()) || fail("make executable", dir));
+}
+
+/* FNV-1a over the sources in a folder, their names included. */
+static uint64_t sum_folder(const char *path, uint64_t h)
+{
+    const char **names = folder(path, ".c", ".h"), **more = folder(path, ".cu", ".cu");
+    for (int i = 0; i < arrlen(more); i++)
+        arrput(names, more[i]);
+    for (int i = 0; i < arrlen(names); i++) {
+        FILE *f = fopen(mem_printf("%s/%s", path, names[i]), "r");
+        for (const char *c = names[i]; *c; c++)
+            h = (h ^ (unsigned char)*c) * 0x100000001b3u;
+        for (int c; f && (c = fgetc(f)) != EOF;)
+            h = (h ^ (unsigned char)c) * 0x100000001b3u;
+        if (f)
+            fclose(f);
+    }
+    return h;
+}
+
+/* Ranks that run different builds find out at their start: program.c ends with a number over all sources. */
+static bool write_build(const char *dir, const struct target *t)
+{
+    uint64_t h = sum_folder(dir, 0xcbf29ce484222325u);
+    h = sum_folder(mem_printf("%s/runtime/%s", dir, t->folder), sum_folder(mem_printf("%s/runtime", dir), h));
+    FILE *f = fopen(mem_printf("%s/program.c", dir), "a");
+    if (!f)
+        return fail("write into", dir);
+    fprintf(f, "const uint64_t fl_build = 0x%016llxu;\n", (unsigned long long)h);
+    return end(f, dir);
+}
+
 static bool write_all(struct module *m, const char *dir, const struct target *t)
 {
     const struct physical *p = m->physical;
@@ -191,7 +243,8 @@ static bool write_all(struct module *m, const char *dir, const struct target *t)
         if (!end(f, dir))
             return false;
     }
-    return copy_user_ops(m, dir, t, &user) && copy_runtime(dir, t, &objects) && write_makefile(m, dir, t, objects, user);
+    return copy_user_ops(m, dir, t, &user) && copy_runtime(dir, t, &objects) && write_build(dir, t) &&
+           write_launch(m, dir) && write_makefile(m, dir, t, objects, user);
 }
 
 static int remove_one(const char *path, const struct stat *s, int flag, struct FTW *f)
