@@ -47,23 +47,23 @@ asked)
     grep -q '^flow: asked to stop' out && [ -e ck/latest ] || { cat out; fail "no checkpoint"; } ;;
 retries)
     plans dp2_tp2
-    run dp2_tp2 --steps 4000 --save whole || fail "run"
-    "$work/dp2_tp2/launch" --retries 3 --data tokens.bin --save ck --save-every 50 --steps 4000 --quiet >out 2>&1 &
+    run dp2_tp2 --steps 1600 --save whole || fail "run"
+    "$work/dp2_tp2/launch" --retries 3 --data tokens.bin --save ck --save-every 20 --steps 1600 --quiet >out 2>&1 &
     job=$!
     lose_one 0
     lose_one 1
     wait $job || { cat out; fail "exit code $?"; }
     grep -q '^launch: .*start 2 of 3' out || { cat out; fail "not two accidents"; }
-    cmp <(cat whole/step_004000/tensors-*) <(cat ck/step_004000/tensors-*) || fail "other bits" ;;
+    cmp <(cat whole/step_001600/tensors-*) <(cat ck/step_001600/tensors-*) || fail "other bits" ;;
 on_loss)
     plans dp4 dp2
     printf 'localhost slots=8\nnowhere.invalid slots=8\n' >hosts
-    "$work/dp4/launch" --on-loss dp2 --data tokens.bin --save ck --save-every 50 --steps 4000 --quiet >out 2>&1 &
+    "$work/dp4/launch" --on-loss dp2 --data tokens.bin --save ck --save-every 20 --steps 1600 --quiet >out 2>&1 &
     job=$!
     lose_one 0
     wait $job || { cat out; fail "exit code $?"; }
     grep -q '^launch: exit code .*going on under plan dp2 with 2 ranks' out || { cat out; fail "no other plan"; }
-    [ "$(cat ck/latest)" = step_004000 ] && [ "$(ls ck/step_004000 | wc -l)" = 3 ] || fail "$(ls ck/*)"
+    [ "$(cat ck/latest)" = step_001600 ] && [ "$(ls ck/step_001600 | wc -l)" = 3 ] || fail "$(ls ck/*)"
     dp4/launch --on-loss dp2 --hostfile hosts --data tokens.bin --steps 2 --quiet --export a.st >out 2>&1 || { cat out; fail "exit code $?"; }
     grep -q '^launch: host nowhere.invalid does not answer' out && [ -s a.st ] || { cat out; fail "a dead host stays"; } ;;
 esac
