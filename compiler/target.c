@@ -4,7 +4,7 @@
 
 const struct target targets[] = {
     {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true},
-    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true},
+    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .resident = true},
     {0},
 };
 

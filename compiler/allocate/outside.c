@@ -1,6 +1,6 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
  * collectives pack what is cut along an inner dim. Not counted: a few rows or tiles of scratch for each thread, at most 1 MiB
- * in a contraction. */
+ * in a contraction; on cpu the slots in which the ranks of one host meet, at most 2 MiB for each communicator. */
 #include "../module.h"
 #include "../op.h"
 #include "../target.h"
@@ -21,7 +21,9 @@ int64_t outside_links(const struct physical *p, const struct stage *s)
     return bytes;
 }
 
-struct room { int64_t send, recv; };     /* the largest of each: one after the other they use the same */
+/* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
+ * way together. */
+struct room { int64_t send, recv; };
 
 static int64_t whole(const struct physical *p, const struct node *n, const struct value *v)
 {
@@ -45,12 +47,14 @@ static void most(int64_t *to, int64_t bytes)
     *to = bytes > *to ? bytes : *to;
 }
 
-static void look(const struct physical *p, const struct region *r, struct room *room)
+static void look(const struct physical *p, const struct region *r, struct room *rooms)
 {
     bool packs = target_of(p->module)->packs;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
         int d = (int)node_int(n, "dim", 0);
+        int comm = (int)node_int(n, "comm", -1);
+        struct room *room = &rooms[packs && comm >= 0 ? comm : 0];
         bool gather = n->op == &op_box_all_gather, scatter = n->op == &op_box_reduce_scatter;
         if (d == DIM_FLAT) {                 /* shares lie in rank order; only a piece that ends early is copied */
             for (int k = 0; k < arrlen(n->in) && scatter && packs; k++)
@@ -71,17 +75,20 @@ static void look(const struct physical *p, const struct region *r, struct room *
             }
         }
         if (n->body)
-            look(p, n->body, room);
+            look(p, n->body, rooms);
     }
 }
 
 int64_t outside_packing(const struct physical *p, const struct stage *s)
 {
-    struct room room = {0};
+    struct room *rooms = NEW_ARRAY(struct room, arrlen(p->comms) + 1);
+    int64_t bytes = 0;
     for (int e = 0; e < ENTRIES; e++) {
         struct root *roots = stage_roots(s, (enum entry)e);
         for (int i = 0; i < arrlen(roots); i++)
-            look(p, roots[i].region, &room);
+            look(p, roots[i].region, rooms);
     }
-    return room.send + room.recv;
+    for (int i = 0; i <= arrlen(p->comms); i++)
+        bytes += rooms[i].send + rooms[i].recv;
+    return bytes;
 }

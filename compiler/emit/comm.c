@@ -261,7 +261,9 @@ static void post(struct emitter *e, const struct node *n)
     const int64_t *operands = node_ints(n, "operands");
     long long blocks = node_int(n, "blocks", 1), count = r->count;
     int last = e->p->mesh->axis[e->p->mesh->mb].size - 1;
-    const char *due = last ? mem_printf("mb == %d", last) : "";
+    const char *due = last ? mem_printf("mb == %d", n->spoilt == FAULT_EARLY ? 0 : last) : "";
+    if (n->spoilt)
+        plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
     if (blocks > 1 && blocks < count)
         due = mem_printf("%s%s%s", due, *due ? " && " : "", r->reverse ? mem_printf("b1 %% %lld == 0", blocks) :
                          mem_printf("((b1 + 1) %% %lld == 0 || b1 + 1 == %lld)", blocks, count));

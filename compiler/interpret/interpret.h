@@ -50,7 +50,7 @@ enum fault {
     FAULT_DROP,                  /* a conversion gives every rank what it has itself; a received value is zero */
     FAULT_TWICE,                 /* a reduction takes every part twice */
     FAULT_GROUP,                 /* a collective works over the next axis instead of its own */
-    FAULT_EARLY,                 /* an accumulation leaves out the last micro-batch */
+    FAULT_EARLY,                 /* an accumulation leaves out the last micro-batch; a post is made in the first one */
     FAULT_MICROBATCH,            /* an input is read one micro-batch late */
     FAULT_IDLE,                  /* a rank that has no entry of an operand leaves 1 where nothing is to be added up */
 };

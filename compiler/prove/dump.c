@@ -5,6 +5,7 @@
 #include "../module.h"
 #include "../op.h"
 #include "../passes.h"
+#include "../target.h"
 #include "certificate.h"
 #include "verify.h"
 #include <jansson.h>
@@ -94,7 +95,7 @@ static void entry_print(FILE *to, const struct physical *p, const struct certifi
                     (long long)post_times(posts[i]), node_str(posts[i], "over"), phase_name[posts[i]->phase],
                     p->mesh->axis[p->mesh->mb].size - 1);
         int comms = comm_streams(p) * COMM_BLOCKS, links = stage_links(p, s) * LINK_BLOCKS;
-        if (entry == ENTRY_TRAIN && !strcmp(p->module->options->target, "cuda"))
+        if (entry == ENTRY_TRAIN && target_of(p->module)->resident)
             fprintf(to, "    under way at once: %d of %d blocks (collectives on %d streams, %d links)\n", comms + links,
                     DEVICE_BLOCKS, comm_streams(p), stage_links(p, s));
     }

@@ -14,7 +14,7 @@ static const struct spoiling {
     {"drop", FAULT_DROP, {&op_box_all_reduce, &op_box_stage_reduce, &op_box_accumulate}},
     {"double", FAULT_TWICE, {&op_box_all_reduce, &op_box_stage_reduce}},
     {"misgroup", FAULT_GROUP, {&op_box_all_reduce}},
-    {"early", FAULT_EARLY, {&op_box_accumulate}},
+    {"early", FAULT_EARLY, {&op_box_accumulate, &op_box_post}},
 };
 enum { SPOILINGS = sizeof spoilings / sizeof *spoilings };
 
@@ -86,7 +86,7 @@ void spoil(struct module *m)
     if (!words_of(m->options->spoil, word) || !read_fault(&s, word)) {
         struct diag *d = diag_error(E_SPOIL, (struct span){0}, "--spoil '%s' names no fault", m->options->spoil);
         diag_help(d, "drop|double|misgroup all_reduce[(AXES)] TENSOR, drop|double stage_reduce TENSOR, "
-                     "drop|early accumulate TENSOR");
+                     "drop|early accumulate TENSOR, early post TENSOR");
         return;
     }
     for (int i = 0; i < m->physical->nstage; i++)

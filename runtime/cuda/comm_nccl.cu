@@ -480,10 +480,12 @@ extern "C" void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t
         fl_copy(dst, src, n, bytes);
         return;
     }
+    enter(c);
     FL_NCCL(ncclGroupStart());
     FL_NCCL(ncclSend(src, (size_t)(n * bytes), ncclChar, to, c->nccl, fl_stream()));
     FL_NCCL(ncclRecv(dst, (size_t)(n * bytes), ncclChar, from, c->nccl, fl_stream()));
     FL_NCCL(ncclGroupEnd());
+    leave(c);
 }
 
 extern "C" void fl_comm_stop(void)

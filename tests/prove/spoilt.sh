@@ -15,6 +15,7 @@ drop all_reduce(tp) h[*].mlp.einsum@2|h[*].mlp.einsum@2|38
 double all_reduce(dp) h[*].mlp.up_weight#grad|h[*].mlp.up_weight#grad|37
 misgroup all_reduce(dp) h[*].mlp.up_weight#grad|h[*].mlp.up_weight#grad|37
 early accumulate h[*].mlp.up_weight#grad|h[*].mlp.up_weight#grad|37
+early post h[*].mlp.up_weight#grad|h[*].attn.qkv_weight#grad|26
 FAULTS
 "$flowc" "$gpt" --plan tp2 --target cpu --no-verify --spoil 'drop all_reduce(tp) h[*].mlp.einsum@2' -o "$work/out" ||
     { echo "--no-verify does not let it pass"; bad=1; }

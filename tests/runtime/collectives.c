@@ -151,6 +151,55 @@ static void permute(void)
     }
 }
 
+/* Posted collectives of all kinds under way together, on the cpu target with looks in between, and one by itself behind them:
+ * longer than all slots, shorter than the ranks, shares that end early. Numbers are used again. */
+static void posts(void)
+{
+    enum { MANY = 5 };
+    static const int64_t length[MANY] = { 1900001, 3, 65536, 0, 100003 };
+    float *sum[MANY], *part[MANY], *source[MANY], *whole[MANY];
+    for (int round = 0; round < 3; round++) {
+        for (int k = 0; k < MANY; k++) {
+            int64_t n = length[k], share = (n + size - 1) / size;
+            sum[k] = blank(n + 1), part[k] = blank(share + 1), source[k] = blank(n + 1), whole[k] = blank(size * share + 1);
+            for (int64_t i = 0; i < n; i++)
+                sum[k][i] = source[k][i] = value(rank + k + round, i);
+            for (int64_t i = 0; i < share; i++)
+                whole[k][rank * share + i] = value(rank + 3 * k, i);
+            fl_post(comm, k);
+            fl_all_reduce(comm, sum[k], n, FL_SUM);
+            if (n)
+                fl_scatter_shares(comm, part[k], source[k], n, share, FL_MAX);
+            if (n)
+                fl_gather_shares(comm, whole[k], whole[k] + rank * share, share);
+            fl_posted(comm, k);
+            fl_poll();
+        }
+        float alone = value(rank, round), want = 0;
+        fl_all_reduce(comm, &alone, 1, FL_SUM);
+        for (int r = 0; r < size; r++)
+            want += value(r, round);
+        need(fabsf(alone - want) <= 1e-4f, "all_reduce behind posts", round);
+        for (int k = MANY - 1; k >= 0; k--) {
+            int64_t n = length[k], share = (n + size - 1) / size;
+            fl_await(comm, k);
+            for (int64_t i = 0; i < n; i++) {
+                float most = value(k + round, i);
+                want = value(k + round, i);
+                for (int r = 1; r < size; r++) {
+                    want += value(r + k + round, i);
+                    most = fmaxf(most, value(r + k + round, i));
+                }
+                need(fabsf(sum[k][i] - want) <= 1e-4f, "posted all_reduce", i);
+                if (i / share == rank)
+                    need(part[k][i - rank * share] == most, "posted scatter_shares", i);
+            }
+            for (int64_t i = 0; i < size * share && n; i++)
+                need(whole[k][i] == value((int)(i / share) + 3 * k, i % share), "posted gather_shares", i);
+        }
+    }
+}
+
 /* A ring: each rank sends 20 messages to the next one and only then receives: needs the slots of both
  * ends, 1 and 19, not luck. */
 static void links(void)
@@ -207,6 +256,7 @@ int main(int argc, char **argv)
     all_to_all(2, 7, 3, 5, 2);
     all_to_all(1, 2, 1, 2, 1);
     permute();
+    posts();
     if (!only_collectives)
         links();
     fl_comm_stop();
