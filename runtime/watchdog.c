@@ -5,6 +5,7 @@
 #include "flow_rt.h"
 #include "peers.h"
 #include "signals.h"
+#include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -117,6 +118,36 @@ static void report(const struct fl_peer *p, int n, const char *why)
     free(text);
 }
 
+/* Is this process one of Open MPI's that start ranks? */
+static bool starts_ranks(pid_t pid)
+{
+    char path[48], name[16] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    int fd = open(path, O_RDONLY);
+    ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof name - 1);
+    if (fd >= 0)
+        close(fd);
+    return n > 0 && (!strncmp(name, "mpirun", 6) || !strncmp(name, "orte", 4) || !strncmp(name, "prte", 4));
+}
+
+/* mpirun waits for a host that is cut off, for ever, when it is told to end. A process of its own, which it does not know,
+ * lets it try for a while, asks it twice, as a user would, and then kills it. Only calls that are safe behind fork. */
+static void end_mpirun(void)
+{
+    pid_t parent = getppid();
+    if (!starts_ranks(parent) || fork())
+        return;
+    setsid();
+    for (int fd = 0; fd < 1024; fd++)
+        close(fd);
+    sleep(8);
+    for (int i = 0; i < 3 && starts_ranks(parent); i++) {
+        kill(parent, i < 2 ? SIGTERM : SIGKILL);
+        sleep(1);
+    }
+    _exit(0);
+}
+
 static _Noreturn void *abort_job(void *unused)
 {
     (void)unused;
@@ -127,6 +158,7 @@ static _Noreturn void *abort_job(void *unused)
 static _Noreturn void leave(void)
 {
     pthread_t t;
+    end_mpirun();
     if (!pthread_create(&t, NULL, abort_job, NULL))
         sleep(5);
     _exit(1);
