@@ -33,6 +33,7 @@ enum op_flag {
     OP_SKIPS_PADDING = 1 << 12,  /* what it contracts is read without its padding (sum, output) */
     OP_WIDE        = 1 << 14,    /* adds up, so results are f32 whatever float type the operands have */
     OP_F32         = 1 << 15,    /* computes in f32 alone (ops of a program) */
+    OP_GATHERED    = 1 << 17,    /* emitted calls are made by fl_gathered, before anything else that follows them */
     OP_ANY_FLOAT   = 1 << 16,    /* each float operand may have a type of its own (element-wise ops and OP_WIDE do so too) */
     OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };

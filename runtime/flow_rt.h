@@ -486,7 +486,10 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
 void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
                    const struct fl_place *at);
 
-/* ---- optimizer (formulas of PyTorch) ---- */
+/* ---- optimizer (formulas of PyTorch) ----
+ * On cuda, calls of fl_square_sum and of updates are gathered within a step: a program calls fl_gathered before anything else
+ * that follows them, and all are made in one launch. */
+void fl_gathered(void);
 void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
 void fl_clip_scale(float *y, const float *norm, float clip);                 /* min(1, clip / (norm + 1e-6)) */

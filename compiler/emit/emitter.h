@@ -19,6 +19,7 @@ struct emitter {
     enum entry entry;
     enum phase phase;
     int indent;
+    bool gathered;               /* calls have been written that fl_gathered makes, and it has not */
     const struct node *post;     /* the box_post whose collective is being written, block by block; or NULL */
 };
 

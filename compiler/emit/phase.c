@@ -60,6 +60,35 @@ static bool has_ahead(const struct region *body)
     return false;
 }
 
+/* Nodes without text of their own. */
+static bool silent(const struct node *n)
+{
+    return n->op == &op_param || (n->op == &op_constant && !in_memory(n->out[0])) ||
+           (n->op == &op_store && n->in[0]->buffer == n->in[1]->buffer);
+}
+
+/* Its call is gathered; one that works on copies must be made before these make room. */
+static bool gathers(const struct node *n) { return n->op->flags & OP_GATHERED && !n->wide; }
+
+/* A repeat of such calls and nothing else: one launch makes those of all its blocks. */
+static bool only_gathers(const struct node *n)
+{
+    const struct region *body = n->body;
+    if (!body || arrlen(body->args) || body->index || has_ahead(body))
+        return false;
+    for (int i = 0; i < arrlen(body->nodes); i++)
+        if (!silent(body->nodes[i]) && !gathers(body->nodes[i]) && !only_gathers(body->nodes[i]))
+            return false;
+    return true;
+}
+
+static void make_gathered(struct emitter *e)
+{
+    if (e->gathered)
+        plain(e, "fl_gathered();");
+    e->gathered = false;
+}
+
 static void emit_repeat(struct emitter *e, const struct node *n)
 {
     const struct region *body = n->body;
@@ -102,6 +131,8 @@ static void emit_repeat(struct emitter *e, const struct node *n)
         plain(e, "}");
     }
     emit_region(e, n->body);
+    if (!only_gathers(n))
+        make_gathered(e);
     carry(e, n, more, step);
     e->indent--;
     plain(e, "}");
@@ -142,7 +173,12 @@ static void emit_region(struct emitter *e, struct region *r)
             if (*path)
                 plain(e, "/* %s */", c_comment(path));
         }
+        if (!silent(n) && !gathers(n) && !only_gathers(n))
+            make_gathered(e);
         emit_node(e, n);
+        e->gathered |= (n->op->flags & OP_GATHERED) != 0;
+        if (n->wide)
+            make_gathered(e);
     }
 }
 
@@ -171,6 +207,7 @@ void emit_phases(struct emitter *e)
                 plain(e, "const int mb = 0;");
             plain(e, "(void)arena, (void)k, (void)mb;%s", e->s->host_bytes ? " (void)host;" : "");
             emit_region(e, roots[i].region);
+            make_gathered(e);
             fputs("}\n\n", e->functions);
         }
     }

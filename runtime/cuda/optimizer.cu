@@ -1,118 +1,268 @@
-/* Optimizer steps (formulas of PyTorch) and dropout: one thread per element. Learning rate, step and seed are read from device
- * memory: they are the next step's when a captured step is replayed. The redo of a step whose norm is known only
- * after it is the same kernel, so that it gives the same bits: it reads what was kept, and ends at once where the factor,
- * which lies in device memory, is 1. */
-#include "../flow_rt.h"
-#include "../fl_random.h"
+/* Optimizer steps (formulas of PyTorch) and sums of squares, over all tensors of a phase in one launch. Calls are gathered in a
+ * list, and fl_gathered makes them all: a table in device memory says what each block of CHUNK elements is a part of. Every
+ * step gathers the same calls, so a table is made once. Outside a step a call is made at once.
+ *
+ * Learning rate and step number are read from device memory: they are the next step's when a captured step is replayed. The
+ * redo of a step whose norm is known only after it is the same text, so that it gives the same bits: it reads what was kept,
+ * and ends at once where the factor, which lies in device memory, is 1. */
+#include "../check.h"
+#include "../target.h"
+#include <stdlib.h>
+#include <string.h>
 
-__global__ void adamw_kernel(float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
-                             const float *from_m, const float *from_v, bool redo, int64_t n, const struct fl_step *s, float beta1,
-                             float beta2, float eps, float decay)
+constexpr int64_t CHUNK = 16 * FL_BLOCK;
+
+enum kind { SQUARES, ADAMW, SGD };
+struct item {
+    int64_t n, first;                    /* elements; number of its first block */
+    float *w, *m, *v;                    /* SQUARES: w is the result; SGD: m is the momentum or NULL */
+    const float *g, *scale, *from_w, *from_m, *from_v;
+    float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum */
+    int kind;
+    bool redo, quads;                    /* quads: all start at multiples of 16 bytes */
+};
+struct alignas(16) quad { float x[4]; };
+
+static __device__ __forceinline__ void adamw(const item &t, float &w, float &m, float &v, float g, float by, float lr, const float *correct)
 {
+    float gi = g * by;
+    m = t.beta1 * m + (1 - t.beta1) * gi;
+    v = t.beta2 * v + (1 - t.beta2) * gi * gi;
+    w = w - lr * t.decay * w - lr / correct[0] * m / (sqrtf(v) / correct[1] + t.eps);
+}
+
+static __device__ __forceinline__ void sgd(const item &t, float &w, float &m, float g, float by, float lr)
+{
+    float gi = g * by + t.decay * w;
+    if (t.m)
+        gi = m = t.beta1 * m + gi;
+    w -= lr * gi;
+}
+
+/* W elements from i on; W is 4 or 1. */
+template <int W, typename Q> static __device__ __forceinline__ void update(const item &t, int64_t i, float by, float lr, const float *correct)
+{
+    Q w = *(const Q *)(t.from_w + i), g = *(const Q *)(t.g + i), m = {}, v = {};
+    if (t.m)
+        m = *(const Q *)(t.from_m + i);
+    if (t.v)
+        v = *(const Q *)(t.from_v + i);
+    float *wx = (float *)&w, *mx = (float *)&m, *vx = (float *)&v;
+    const float *gx = (const float *)&g;
+    FL_UNROLL
+    for (int e = 0; e < W; e++) {
+        if (t.kind == ADAMW)
+            adamw(t, wx[e], mx[e], vx[e], gx[e], by, lr, correct);
+        else
+            sgd(t, wx[e], mx[e], gx[e], by, lr);
+    }
+    *(Q *)(t.w + i) = w;
+    if (t.m)
+        *(Q *)(t.m + i) = m;
+    if (t.v)
+        *(Q *)(t.v + i) = v;
+}
+
+/* Over the threads of a block, in a fixed order; thread 0 has the sum. */
+static __device__ __forceinline__ double block_sum(double v, double *scratch)
+{
+    v = fl_warp_sum_double(v);
+    FL_BARRIER();
+    if (threadIdx.x % FL_WARP == 0)
+        scratch[threadIdx.x / FL_WARP] = v;
+    FL_BARRIER();
+    double sum = 0;
+    for (int w = 0; w < FL_BLOCK / FL_WARP; w++)
+        sum += scratch[w];
+    return sum;
+}
+
+/* Block b works on CHUNK elements of the last item that starts no later. */
+__global__ void gathered_kernel(const item *items, int count, double *parts, const struct fl_step *s)
+{
+    FL_SHARED(double, scratch, FL_BLOCK / FL_WARP);
     FL_SHARED(float, correct, 2);
-    float by = scale ? *scale : 1.0f, lr = s->lr;
-    if (redo && by >= 1.0f)
+    int low = 0, high = count - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (items[middle].first <= (int64_t)blockIdx.x)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const item t = items[low];
+    int64_t from = ((int64_t)blockIdx.x - t.first) * CHUNK, to = from + CHUNK < t.n ? from + CHUNK : t.n;
+    if (t.kind == SQUARES) {
+        double sum = 0;
+        for (int64_t i = from + threadIdx.x; i < to; i += FL_BLOCK)
+            sum += (double)t.g[i] * (double)t.g[i];
+        sum = block_sum(sum, scratch);
+        if (threadIdx.x == 0)
+            parts[blockIdx.x] = sum;
+        return;
+    }
+    float by = t.scale ? *t.scale : 1.0f, lr = s->lr;
+    if (t.redo && by >= 1.0f)
         return;
     if (threadIdx.x == 0) {
-        correct[0] = (float)(1 - pow((double)beta1, (double)s->step + 1));
-        correct[1] = (float)sqrt(1 - pow((double)beta2, (double)s->step + 1));
+        correct[0] = (float)(1 - pow((double)t.beta1, (double)s->step + 1));
+        correct[1] = (float)sqrt(1 - pow((double)t.beta2, (double)s->step + 1));
     }
     FL_BARRIER();
-    float correct1 = correct[0], correct2 = correct[1];
-    FL_GRID_FOR(i, n) {
-        float gi = g[i] * by, wi = from_w[i] - lr * decay * from_w[i];
-        float mi = m[i] = beta1 * from_m[i] + (1 - beta1) * gi;
-        float vi = v[i] = beta2 * from_v[i] + (1 - beta2) * gi * gi;
-        w[i] = wi - lr / correct1 * mi / (sqrtf(vi) / correct2 + eps);
-    }
+    int64_t whole = t.quads ? from + (to - from) / 4 * 4 : from;
+    for (int64_t i = from + 4 * (int64_t)threadIdx.x; i < whole; i += 4 * FL_BLOCK)
+        update<4, quad>(t, i, by, lr, correct);
+    for (int64_t i = whole + threadIdx.x; i < to; i += FL_BLOCK)
+        update<1, float>(t, i, by, lr, correct);
 }
 
-__global__ void sgd_kernel(float *w, const float *g, float *buffer, const float *scale, const float *from_w,
-                           const float *from_buffer, bool redo, int64_t n, const struct fl_step *s, float momentum, float decay)
+/* A block per item adds what its blocks have left, in order of the threads. */
+__global__ void gathered_squares(const item *items, const double *parts)
 {
-    float by = scale ? *scale : 1.0f, lr = s->lr;
-    if (redo && by >= 1.0f)
+    FL_SHARED(double, scratch, FL_BLOCK / FL_WARP);
+    const item t = items[blockIdx.x];
+    if (t.kind != SQUARES)
         return;
-    FL_GRID_FOR(i, n) {
-        float wi = from_w[i], gi = g[i] * by + decay * wi;
-        if (buffer)
-            gi = buffer[i] = momentum * from_buffer[i] + gi;
-        w[i] = wi - lr * gi;
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < (t.n + CHUNK - 1) / CHUNK; i += FL_BLOCK)
+        sum += parts[t.first + i];
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0)
+        *t.w = (float)sum;
+}
+
+/* ---- on the host ---- */
+
+struct table { item *list; item *on_device; int count; };
+static table *tables, waiting;
+static int ntable, room;
+static const struct fl_step *step;
+
+static bool aligned(const void *p) { return (uintptr_t)p % sizeof(quad) == 0; }
+
+static void gather(item t, const struct fl_step *s)
+{
+    if (waiting.count == room) {
+        room = room ? 2 * room : 64;
+        waiting.list = (item *)realloc(waiting.list, (size_t)room * sizeof t);
+        if (!waiting.list)
+            FL_FAIL("the host is out of memory", "cannot list an update");
     }
+    const item *last = waiting.count ? &waiting.list[waiting.count - 1] : NULL;
+    t.first = last ? last->first + (last->n + CHUNK - 1) / CHUNK : 0;
+    t.quads = aligned(t.w) && aligned(t.g) && aligned(t.m) && aligned(t.v) && aligned(t.from_w) && aligned(t.from_m) && aligned(t.from_v);
+    memcpy(&waiting.list[waiting.count++], &t, sizeof t);
+    step = s ? s : step;
+    if (!fl_in_step())
+        fl_gathered();
 }
 
-/* An element is kept when its uniform number is not below p; numbers go by the index in the unpadded logical tensor. */
-template <typename T>
-__global__ void dropout_kernel(T *y, const T *x, int64_t count, const struct fl_step *s, uint64_t path_hash, uint32_t block,
-                               float p, struct fl_place at)
+/* The table of these calls on the device. It is made in the first step, before anything is captured. */
+static const item *on_device(void)
 {
-    uint64_t key = fl_key(s->seed, path_hash);
-    FL_GRID_FOR(i, count) {
-        uint64_t index = 0, scale = 1;
-        int64_t rest = i;
-        for (int d = at.ndim - 1; d >= 0; d--) {
-            index += (uint64_t)(at.base[d] + rest % at.n[d]) * scale;
-            rest /= at.n[d];
-            scale *= (uint64_t)at.size[d];
-        }
-        y[i] = fl_store<T>(fl_uniform(key, s->step, block, index) >= (double)p ? fl_load(x[i]) * (1.0f / (1.0f - p)) : 0.0f);
+    size_t bytes = (size_t)waiting.count * sizeof(item);
+    for (int i = 0; i < ntable; i++)
+        if (tables[i].count == waiting.count && !memcmp(tables[i].list, waiting.list, bytes))
+            return tables[i].on_device;
+    tables = (table *)realloc(tables, (size_t)(ntable + 1) * sizeof *tables);
+    if (!tables)
+        FL_FAIL("the host is out of memory", "cannot list a table");
+    table *t = &tables[ntable++];
+    t->list = (item *)memcpy(fl_alloc((int64_t)bytes), waiting.list, bytes);
+    t->count = waiting.count;
+    FL_CUDA(cudaMalloc((void **)&t->on_device, bytes));
+    fl_to_arena(t->on_device, t->list, (int64_t)bytes);
+    return t->on_device;
+}
+
+extern "C" void fl_gathered(void)
+{
+    if (!waiting.count)
+        return;
+    const item *items = on_device(), *last = &waiting.list[waiting.count - 1];
+    int64_t blocks = last->first + (last->n + CHUNK - 1) / CHUNK;
+    bool squares = false;
+    for (int i = 0; i < waiting.count; i++)
+        squares |= waiting.list[i].kind == SQUARES;
+    double *parts = squares ? (double *)fl_workspace(1, sizeof *parts * (size_t)(blocks + 1)) : NULL;
+    if (blocks > 0)
+        FL_LAUNCH_GRID(gathered_kernel, blocks, FL_BLOCK, items, waiting.count, parts, step ? fl_step_on_device(step) : (const struct fl_step *)NULL);
+    if (squares)
+        FL_LAUNCH_GRID(gathered_squares, waiting.count, FL_BLOCK, items, parts);
+    waiting.count = 0;
+    step = NULL;
+}
+
+void fl_gathered_stop(void)
+{
+    for (int i = 0; i < ntable; i++) {
+        FL_CUDA(cudaFree(tables[i].on_device));
+        free(tables[i].list);
     }
+    free(tables);
+    free(waiting.list);
+    tables = NULL;
+    waiting = {};
+    ntable = room = 0;
 }
 
-extern "C" void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step *s, uint64_t path_hash, int64_t block,
-                              float p, const struct fl_place *at)
+/* All bytes of an item are compared: those between its members are 0. */
+static item of_kind(int kind, int64_t n)
 {
-    int64_t count = 1;
-    for (int d = 0; d < at->ndim; d++)
-        count *= at->n[d];
-    if (count > 0)
-        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(dropout_kernel<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, count,
-                                        fl_step_on_device(s), path_hash, (uint32_t)block, p, *at))
+    item t;
+    memset((void *)&t, 0, sizeof t);
+    t.kind = kind;
+    t.n = n > 0 ? n : 0;
+    return t;
 }
 
-extern "C" void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
-                           const struct fl_place *at)
+extern "C" void fl_square_sum(float *y, const float *x, int64_t n)
 {
-    fl_dropout_as(y, x, FL_F32, s, path_hash, block, p, at);
+    item t = of_kind(SQUARES, n);
+    t.w = y;
+    t.g = x;
+    gather(t, NULL);
 }
 
-static void adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
-                  const float *from_m, const float *from_v, bool redo, int64_t n, float beta1, float beta2, float eps, float decay)
+static void gather_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
+                         const float *from_m, const float *from_v, bool redo, int64_t n, float beta1, float beta2, float eps, float decay)
 {
-    if (n > 0)
-        FL_LAUNCH_GRID(adamw_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, m, v, scale, from_w, from_m, from_v, redo, n,
-                       fl_step_on_device(s), beta1, beta2, eps, decay);
+    item t = of_kind(ADAMW, n);
+    t.w = w, t.m = m, t.v = v, t.g = g, t.scale = scale, t.from_w = from_w, t.from_m = from_m, t.from_v = from_v, t.redo = redo;
+    t.beta1 = beta1, t.beta2 = beta2, t.eps = eps, t.decay = decay;
+    gather(t, s);
 }
 
 extern "C" void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
                          float beta1, float beta2, float eps, float decay)
 {
-    adamw(s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay);
+    gather_adamw(s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay);
 }
 
 extern "C" void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
                               const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
                               float eps, float decay)
 {
-    adamw(s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay);
+    gather_adamw(s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay);
 }
 
-static void sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, const float *from_w,
-                const float *from_buffer, bool redo, int64_t n, float momentum, float decay)
+static void gather_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, const float *from_w,
+                       const float *from_buffer, bool redo, int64_t n, float momentum, float decay)
 {
-    if (n > 0)
-        FL_LAUNCH_GRID(sgd_kernel, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, w, g, buffer, scale, from_w, from_buffer, redo, n,
-                       fl_step_on_device(s), momentum, decay);
+    item t = of_kind(SGD, n);
+    t.w = w, t.m = buffer, t.g = g, t.scale = scale, t.from_w = from_w, t.from_m = from_buffer, t.redo = redo;
+    t.beta1 = momentum, t.decay = decay;
+    gather(t, s);
 }
 
 extern "C" void fl_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, int64_t n,
                        float momentum, float decay)
 {
-    sgd(s, w, g, buffer, scale, w, buffer, false, n, momentum, decay);
+    gather_sgd(s, w, g, buffer, scale, w, buffer, false, n, momentum, decay);
 }
 
 extern "C" void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale,
                             const float *kept_w, const float *kept_buffer, int64_t n, float momentum, float decay)
 {
-    sgd(s, w, g, buffer, scale, kept_w, kept_buffer, true, n, momentum, decay);
+    gather_sgd(s, w, g, buffer, scale, kept_w, kept_buffer, true, n, momentum, decay);
 }

@@ -134,29 +134,6 @@ extern "C" void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d)
         FL_LAUNCH_GRID(argmax_kernel, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, x, kept, gone);
 }
 
-__global__ void square_sum_kernel(float *y, const float *x, int64_t n)
-{
-    FL_SHARED(double, scratch, FL_BLOCK / FL_WARP);
-    double v = 0;
-    for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK)
-        v += (double)x[i] * (double)x[i];
-    v = fl_warp_sum_double(v);
-    if (threadIdx.x % FL_WARP == 0)
-        scratch[threadIdx.x / FL_WARP] = v;
-    FL_BARRIER();
-    if (threadIdx.x == 0) {
-        double sum = 0;
-        for (int w = 0; w < FL_BLOCK / FL_WARP; w++)
-            sum += scratch[w];
-        *y = (float)sum;
-    }
-}
-
-extern "C" void fl_square_sum(float *y, const float *x, int64_t n)
-{
-    FL_LAUNCH_GRID(square_sum_kernel, 1, FL_BLOCK, y, x, n);
-}
-
 __global__ void global_norm_kernel(float *y, const float *squares, int64_t n)
 {
     double sum = 0;

@@ -26,6 +26,8 @@ static void upload(const struct fl_step *s)
     FL_CUDA(cudaMemcpyAsync(on_device, pinned, sizeof *pinned, cudaMemcpyHostToDevice, fl_stream()));
 }
 
+bool fl_in_step(void) { return in_step; }
+
 /* Outside a step a caller's scalars may be others at each call. */
 const struct fl_step *fl_step_on_device(const struct fl_step *s)
 {
