@@ -455,9 +455,9 @@ void fl_scatter(float *y, const float *x, const int32_t *indices, const struct f
 void fl_ce_max(float *m, const float *logits, int64_t rows, int64_t n, int64_t base, int64_t valid); /* P(max) */
 void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, int64_t n, int64_t base,
                    int64_t valid); /* P(sum) */
-void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
-                int64_t valid, int32_t ignore,
-                float smoothing); /* P(sum): (1-smoothing) x[target] + smoothing mean of valid x; 0 if ignored */
+/* P(sum): (1-smoothing) (m - x[target]) + smoothing mean of m - x over valid x; 0 if ignored. */
+void fl_ce_below(float *p, const float *logits, const float *m, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                 int64_t valid, int32_t ignore, float smoothing);
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,
                 const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                 float smoothing);
@@ -466,8 +466,8 @@ void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const f
 void fl_ce_max_as(float *m, const void *logits, enum fl_type t, int64_t rows, int64_t n, int64_t base, int64_t valid);
 void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, const float *m, int64_t rows, int64_t n, int64_t base,
                       int64_t valid);
-void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
-                   int64_t base, int64_t valid, int32_t ignore, float smoothing);
+void fl_ce_below_as(float *p, const void *logits, enum fl_type t, const float *m, const int32_t *target, int64_t rows,
+                    int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
 void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum fl_type t, const float *m, const float *s,
                    const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                    float smoothing);

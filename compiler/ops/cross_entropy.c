@@ -5,9 +5,10 @@
  * whole: rewrite replaces it (lower) by parts whose layouts are exact,
  *     max = ce_max(logits)               split V: P(max)
  *     sum = ce_sum(logits, max)          split V: P(sum)
- *     pick = ce_pick(logits, targets)    split V: P(sum): the target's logit, where this rank holds it
- *     loss = log(sum) + (max - pick), or 0 where ignored
- * and the communication between them is ordinary boxing. cross_entropy_grad becomes ce_grad, which is local and reads
+ *     below = ce_below(logits, targets, max)   split V: P(sum): max minus the target's logit, where this rank holds it
+ *     loss = log(sum) + below, or 0 where ignored
+ * so that what is added over ranks is as small as the loss: large logits cancel on one rank, as they do without a split.
+ * And the communication between them is ordinary boxing. cross_entropy_grad becomes ce_grad, which is local and reads
  * the max and sum of its forward node. */
 #include "nn.h"
 
@@ -68,9 +69,8 @@ static void lower(struct graph *g, struct region *at, struct node *n, struct val
 {
     struct value *max, *sum;
     statistics(g, at, n, &max, &sum);
-    struct value *pick = make(g, at, &op_ce_pick, n, n->in, 2);
-    struct value *above = build(g, at, &op_sub, n->span, 2, max, pick);
-    struct value *loss = build(g, at, &op_add, n->span, 2, build(g, at, &op_log, n->span, 1, sum), above);
+    struct value *below = make(g, at, &op_ce_below, n, (struct value *[]){n->in[0], n->in[1], max}, 3);
+    struct value *loss = build(g, at, &op_add, n->span, 2, build(g, at, &op_log, n->span, 1, sum), below);
     if (node_attr(n, "ignore")) {
         struct value *ignore = build_constant(g, at, node_num(n, "ignore", 0), n->span);
         struct value *counts = build(g, at, &op_not_equal, n->span, 2, n->in[1], ignore);
@@ -134,15 +134,15 @@ static double row_sum(const struct row *x, double max)
     return sum;
 }
 
-static double row_pick(const struct row *x, double smoothing)
+static double row_below(const struct row *x, double smoothing, double max)
 {
-    double pick = 0;
+    double below = 0;
     if (x->ignored)
         return 0;
     for (int64_t v = 0; v < x->count && smoothing > 0; v++)
-        pick += smoothing / (double)x->classes * x->logits[v];
+        below += smoothing / (double)x->classes * (max - x->logits[v]);
     int64_t at = x->target - x->base;
-    return at >= 0 && at < x->count ? pick + (1 - smoothing) * x->logits[at] : pick;
+    return at >= 0 && at < x->count ? below + (1 - smoothing) * (max - x->logits[at]) : below;
 }
 
 static void row_grad(const struct row *x, double smoothing, double max, double sum, double dy, double *dx)
@@ -159,7 +159,7 @@ static void ref(struct reference *r)
         struct row x = row_of(r, i);
         double max = row_max(&x);
         if (!x.ignored)
-            r->out[0].data[i] = log(row_sum(&x, max)) + (max - row_pick(&x, node_num(r->node, "smoothing", 0)));
+            r->out[0].data[i] = log(row_sum(&x, max)) + row_below(&x, node_num(r->node, "smoothing", 0), max);
     }
 }
 
@@ -190,7 +190,7 @@ const struct op op_cross_entropy = {
     .lower = lower,
     .ref = ref,
     .shapes = "logits [.., V], targets i32 [..] -> f32 [..]",
-    .more = "V, through the maximum, sum and pick it is made of: P(max) and P(sum)",
+    .more = "V, through the maximum, sum and distance it is made of: P(max) and P(sum)",
 };
 
 /* All operands but the first have one entry per token. */
@@ -251,13 +251,14 @@ static void extra_sum(const struct node *n, int parts, struct sig **sigs)
     split_classes(n, sbp_partial(REDUCE_SUM), sigs);
 }
 
-/* Without smoothing a logit is only selected, which keeps the order of numbers. */
-static void extra_pick(const struct node *n, int parts, struct sig **sigs)
+/* Without smoothing a logit is only selected, which keeps the order of numbers; taken from max it turns it round. */
+static void extra_below(const struct node *n, int parts, struct sig **sigs)
 {
     split_classes(n, sbp_partial(REDUCE_SUM), sigs);
     for (enum reduce r = REDUCE_MAX; r <= REDUCE_MIN && node_num(n, "smoothing", 0) == 0; r++) {
         struct sig s = sig_new(n);
-        s.in[0] = s.out[0] = sbp_partial(r);
+        s.in[0] = sbp_partial(r);
+        s.out[0] = sbp_partial(r == REDUCE_MAX ? REDUCE_MIN : REDUCE_MAX);
         arrput(*sigs, s);
     }
 }
@@ -283,11 +284,11 @@ static void ref_sum(struct reference *r)
     }
 }
 
-static void ref_pick(struct reference *r)
+static void ref_below(struct reference *r)
 {
     for (int64_t i = 0; i < rows(&r->in[0]); i++) {
         struct row x = row_of(r, i);
-        r->out[0].data[i] = row_pick(&x, node_num(r->node, "smoothing", 0));
+        r->out[0].data[i] = row_below(&x, node_num(r->node, "smoothing", 0), r->in[2].data[i]);
     }
 }
 
@@ -327,17 +328,18 @@ const struct op op_ce_sum = {
     .call = "fl_ce_sum_exp%as(i0)(%o0, %i0%type(i0), %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1))",
 };
 
-const struct op op_ce_pick = {
-    .part_of = "cross_entropy", .name = "ce_pick",
-    .doc = "logits [.., V], targets [..] -> [..]: (1 - s) l[target] + s / V sum l; 0 where ignored",
-    .args = "logits, targets, smoothing:num=0",
-    .rule = "b.. v^, b.. -> b..",
-    .linear = "{a}",
+const struct op op_ce_below = {
+    .part_of = "cross_entropy", .name = "ce_below",
+    .doc = "logits [.., V], targets, max [..] -> [..]: (1 - s) (max - l[target]) + s / V sum (max - l); 0 where ignored",
+    .args = "logits, targets, max, smoothing:num=0",
+    .rule = "b.. v^, b.., b.. -> b..",
+    .linear = "{a,c} max{c} min{c}",
     .flags = OP_INTERNAL | OP_WIDE,
     .shape = shape_row,
-    .extra = extra_pick,
-    .ref = ref_pick,
-    .call = "fl_ce_pick%as(i0)(%o0, %i0%type(i0), %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, %num(smoothing,0))",
+    .extra = extra_below,
+    .ref = ref_below,
+    .call = "fl_ce_below%as(i0)(%o0, %i0%type(i0), %i2, %i1, %rows(i0), %last(i0), %base(i0,-1), %size(i0,-1), %skip, "
+            "%num(smoothing,0))",
 };
 
 const struct op op_ce_grad = {

@@ -22,13 +22,13 @@ static float row_sum_exp(const float *x, float top, int64_t n)
     return sum;
 }
 
-static float row_pick(const float *x, int64_t target, int64_t n, int64_t valid, float smoothing)
+static float row_below(const float *x, float top, int64_t target, int64_t n, int64_t valid, float smoothing)
 {
-    float p = target >= 0 && target < n ? (1 - smoothing) * x[target] : 0;
+    float p = target >= 0 && target < n ? (1 - smoothing) * (top - x[target]) : 0;
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
-        sum += x[j];
+        sum += top - x[j];
     return p + (float)(smoothing * sum / (double)valid);
 }
 
@@ -72,21 +72,22 @@ void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, const float 
 }
 
 /* Without smoothing only one entry of the row is read. */
-static float pick(const void *logits, enum fl_type t, int64_t at, int64_t n, int64_t target, int64_t valid_here,
-                  int64_t valid, float smoothing)
+static float below(const void *logits, enum fl_type t, float top, int64_t at, int64_t n, int64_t target, int64_t valid_here,
+                   int64_t valid, float smoothing)
 {
     bool inside = target >= 0 && target < valid_here;
     if (smoothing > 0)
-        return row_pick(as_f32(logits, t, at, n), target, valid_here, valid, smoothing);
-    return inside ? *as_f32(logits, t, at + target, 1) : 0;
+        return row_below(as_f32(logits, t, at, n), top, target, valid_here, valid, smoothing);
+    return inside ? top - *as_f32(logits, t, at + target, 1) : 0;
 }
 
-void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
-                   int64_t base, int64_t valid, int32_t ignore, float smoothing)
+void fl_ce_below_as(float *p, const void *logits, enum fl_type t, const float *m, const int32_t *target, int64_t rows,
+                    int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing)
 {
 #pragma omp parallel for if (rows > FL_GRAIN || smoothing > 0)
     for (int64_t r = 0; r < rows; r++)
-        p[r] = target[r] == ignore ? 0 : pick(logits, t, r * n, n, target[r] - base, columns(n, base, valid), valid, smoothing);
+        p[r] = target[r] == ignore ? 0
+             : below(logits, t, m[r], r * n, n, target[r] - base, columns(n, base, valid), valid, smoothing);
 }
 
 void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum fl_type t, const float *m, const float *s,
@@ -118,10 +119,10 @@ void fl_ce_sum_exp(float *s, const float *logits, const float *m, int64_t rows, 
     fl_ce_sum_exp_as(s, logits, FL_F32, m, rows, n, base, valid);
 }
 
-void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
-                int64_t valid, int32_t ignore, float smoothing)
+void fl_ce_below(float *p, const float *logits, const float *m, const int32_t *target, int64_t rows, int64_t n, int64_t base,
+                 int64_t valid, int32_t ignore, float smoothing)
 {
-    fl_ce_pick_as(p, logits, FL_F32, target, rows, n, base, valid, ignore, smoothing);
+    fl_ce_below_as(p, logits, FL_F32, m, target, rows, n, base, valid, ignore, smoothing);
 }
 
 void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,

@@ -37,20 +37,20 @@ __global__ void ce_sum_exp_kernel(float *s, const T *logits, const float *m, int
 }
 
 template <typename T>
-__global__ void ce_pick_kernel(float *p, const T *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
-                               int64_t columns, int64_t valid, int32_t ignore, float smoothing)
+__global__ void ce_below_kernel(float *p, const T *logits, const float *m, const int32_t *target, int64_t rows, int64_t n,
+                                int64_t base, int64_t columns, int64_t valid, int32_t ignore, float smoothing)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float mean = 0;
         if (smoothing != 0) {
             for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-                mean += fl_load(logits[r * n + i]);
+                mean += m[r] - fl_load(logits[r * n + i]);
             mean = fl_block_sum(mean, scratch) / (float)valid;
         }
         if (threadIdx.x == 0) {
             int64_t t = (int64_t)target[r] - base;
-            float x = t >= 0 && t < columns ? fl_load(logits[r * n + t]) : 0.0f;
+            float x = t >= 0 && t < columns ? m[r] - fl_load(logits[r * n + t]) : 0.0f;
             p[r] = target[r] == ignore ? 0.0f : (1 - smoothing) * x + smoothing * mean;
         }
     }
@@ -87,11 +87,11 @@ extern "C" void fl_ce_sum_exp_as(float *s, const void *logits, enum fl_type t, c
                                         valid_columns(n, base, valid)))
 }
 
-extern "C" void fl_ce_pick_as(float *p, const void *logits, enum fl_type t, const int32_t *target, int64_t rows, int64_t n,
-                              int64_t base, int64_t valid, int32_t ignore, float smoothing)
+extern "C" void fl_ce_below_as(float *p, const void *logits, enum fl_type t, const float *m, const int32_t *target,
+                               int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing)
 {
     if (rows > 0)
-        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_pick_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, p, (const T *)logits, target, rows, n,
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_below_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, p, (const T *)logits, m, target, rows, n,
                                         base, valid_columns(n, base, valid), valid, ignore, smoothing))
 }
 
@@ -114,10 +114,10 @@ extern "C" void fl_ce_sum_exp(float *s, const float *logits, const float *m, int
     fl_ce_sum_exp_as(s, logits, FL_F32, m, rows, n, base, valid);
 }
 
-extern "C" void fl_ce_pick(float *p, const float *logits, const int32_t *target, int64_t rows, int64_t n, int64_t base,
-                           int64_t valid, int32_t ignore, float smoothing)
+extern "C" void fl_ce_below(float *p, const float *logits, const float *m, const int32_t *target, int64_t rows, int64_t n,
+                            int64_t base, int64_t valid, int32_t ignore, float smoothing)
 {
-    fl_ce_pick_as(p, logits, FL_F32, target, rows, n, base, valid, ignore, smoothing);
+    fl_ce_below_as(p, logits, FL_F32, m, target, rows, n, base, valid, ignore, smoothing);
 }
 
 extern "C" void fl_ce_grad(float *dlogits, const float *dloss, const float *logits, const float *m, const float *s,

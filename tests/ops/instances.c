@@ -336,7 +336,7 @@ const struct instance instances[] = {
     {&op_cross_entropy, "f MN, i M"}, {&op_cross_entropy, "f MTN, i MT", smooth}, {&op_cross_entropy, "f MV, i M", smooth},
     {&op_cross_entropy_grad, "f MN, i M, f M"}, {&op_cross_entropy_grad, "f MV, i M, f M", smooth},
     {&op_ce_max, "f MN"}, {&op_ce_max, "f MV"}, {&op_ce_sum, "f MN, f M"}, {&op_ce_sum, "f MV, f M"},
-    {&op_ce_pick, "f MN, i M"}, {&op_ce_pick, "f MV, i M", smooth},
+    {&op_ce_below, "f MN, i M, f M"}, {&op_ce_below, "f MV, i M, f M", smooth},
     {&op_ce_grad, "f MN, i M, f M, p M, f M"}, {&op_ce_grad, "f MV, i M, f M, p M, f M", smooth},
     {&op_dropout, "f MN", drop},
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},

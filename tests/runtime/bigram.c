@@ -129,15 +129,15 @@ static int32_t *forward(struct fl_run *run, int input, int mb, bool targets)
 
 static const struct fl_dims all_rows = { .ndim = 1, .n = { ROWS }, .valid = { ROWS }, .reduced = 1 };
 
-/* Row maxima, sums and picks, and from them the losses. */
+/* Row maxima, sums and distances, and from them the losses. */
 static void cross_entropy(struct fl_run *run, const int32_t *targets)
 {
     float *m = at(run, AT_PIECES), *s = m + ROWS, *p = s + ROWS, *loss = at(run, AT_ROWS), *x = at(run, AT_LOGITS);
     fl_ce_max(m, x, ROWS, PHYS, 0, V);
     fl_ce_sum_exp(s, x, m, ROWS, PHYS, 0, V);
-    fl_ce_pick(p, x, targets, ROWS, PHYS, 0, V, -1, 0);
+    fl_ce_below(p, x, m, targets, ROWS, PHYS, 0, V, -1, 0);
     for (int r = 0; r < ROWS; r++)
-        loss[r] = targets[r] == -1 ? 0 : m[r] + logf(s[r]) - p[r];
+        loss[r] = targets[r] == -1 ? 0 : logf(s[r]) + p[r];
 }
 
 static void add_loss(struct fl_run *run, const int32_t *targets, int mb)

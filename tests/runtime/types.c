@@ -217,11 +217,11 @@ static void rows(void **state)
         fl_convert(x, FL_F32, s, t, R * V);
         fl_ce_max(want[0], x, R, V, BASE, VALID);
         fl_ce_sum_exp(want[1], x, want[0], R, V, BASE, VALID);
-        fl_ce_pick(want[2], x, target, R, V, BASE, VALID, -100, smoothing);
+        fl_ce_below(want[2], x, want[0], target, R, V, BASE, VALID, -100, smoothing);
         fl_ce_grad(want_dx, dloss, x, want[0], want[1], target, R, V, BASE, VALID, -100, smoothing);
         fl_ce_max_as(got[0], s, t, R, V, BASE, VALID);
         fl_ce_sum_exp_as(got[1], s, t, want[0], R, V, BASE, VALID);
-        fl_ce_pick_as(got[2], s, t, target, R, V, BASE, VALID, -100, smoothing);
+        fl_ce_below_as(got[2], s, t, want[0], target, R, V, BASE, VALID, -100, smoothing);
         fl_ce_grad_as(dx, dloss, s, t, want[0], want[1], target, R, V, BASE, VALID, -100, smoothing);
         for (int i = 0; i < 3; i++)
             for (int r = 0; r < R; r++)
