@@ -58,7 +58,8 @@ int fl_family_end(const struct fl_class *class, int i)
 /* own: which of the entry's blocks, see fl_block_number */
 static char *address(struct fl_run *run, const struct fl_param *p, int64_t own, int64_t part)
 {
-    return (p->host ? run->host : run->arena) + p->offset_bytes + own * (p->stored ? p->stored : part) * (int64_t)sizeof(float);
+    int64_t stride = p->stored ? p->stored : part;
+    return (p->host ? run->host : run->arena) + p->offset_bytes + own * stride * (int64_t)sizeof(float);
 }
 
 void fl_block_put(struct fl_run *run, const struct fl_param *p, int64_t own, const float *from, int64_t n)

@@ -22,7 +22,8 @@ void fl_block_put_held(struct fl_run *run, const struct fl_param *p, int64_t own
                        const struct fl_box *box);
 
 /* Name and shape in a file. native: a checkpoint's, where names are paths and states are there too. Otherwise as the
- * program's files block says; transposed, [a, b] in our order of elements is stored as [b, a]. The name is allocated. */
+ * program's files block says; transposed, [a, b] in our order of elements is stored as [b, a]. The name is
+ * allocated. */
 bool fl_block_wanted(const struct fl_param *p, bool native);
 char *fl_block_name(const struct fl_param *p, int64_t block, bool native);
 struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, bool native);

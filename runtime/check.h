@@ -22,11 +22,12 @@ void fl_mpi_check(int status, const char *call, const char *file, int line);
 void *fl_alloc(int64_t bytes);                       /* zeroed, 64-byte aligned; never NULL */
 char *fl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));     /* allocated text */
 
-/* Watchdog: a thread that ends the job when no marker moved for FL_TIMEOUT seconds (default 300, 0: off), or a rank is lost.
- * All ranks start it together. */
+/* Watchdog: a thread that ends the job when no marker moved for FL_TIMEOUT seconds (default 300, 0: off), or a rank is
+ * lost. All ranks start it together. */
 void fl_watchdog_start(void);
 void fl_watchdog_broken(const char *what);           /* MPI has lost somebody: lets the watchdog report, if it can */
-long fl_markers(const char **where, const char **what, const char **waits);      /* where this rank is; grows when it moves */
+/* Where this rank is; grows when it moves. */
+long fl_markers(const char **where, const char **what, const char **waits);
 __attribute__((noreturn)) void fl_end_job(void);     /* ends every rank, exit code 1 */
 void fl_watchdog_stop(void);
 void fl_waiting(const char *peers);                  /* in a blocking wait from now on; NULL: no longer */

@@ -1,5 +1,5 @@
-/* Saving and resuming. Saving: every block of a parameter or state is brought together on one of the ranks that hold it,
- * the one with the least to write, whose thread writes its file; when all files are on the disk, rank 0 writes the
+/* Saving and resuming. Saving: every block of a parameter or state is brought together on one of the ranks that hold
+ * it, the one with the least to write, whose thread writes its file; when all files are on the disk, rank 0 writes the
  * manifest and puts the folder into place, in its thread too. Ranks move from one phase to the next together, between
  * steps. */
 #include "checkpoint.h"
@@ -7,7 +7,7 @@
 #include "check.h"
 #include "gather.h"
 #include "manifest.h"
-#include "reader.h"
+#include "state.h"
 #include "weights.h"
 #include "writing.h"
 #include <dirent.h>
@@ -19,81 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- named numbers ---- */
-
-static struct scalar { const char *name; double *value; } *scalars;
-static int nscalar;
-
-void fl_checkpoint_scalar(const char *name, double *value)
-{
-    scalars = realloc(scalars, (size_t)(nscalar + 1) * sizeof *scalars);
-    if (!scalars)
-        FL_FAIL(NULL, "out of memory");
-    scalars[nscalar++] = (struct scalar){ name, value };
-}
-
-static json_t *scalars_now(void)
-{
-    json_t *object = json_object();
-    for (int i = 0; i < nscalar; i++)
-        json_object_set_new(object, scalars[i].name, json_real(*scalars[i].value));
-    return object;
-}
-
-/* A number the program does not know would be lost without a word. */
-static char *scalars_take(json_t *object)
-{
-    const char *name;
-    json_t *v;
-    json_object_foreach(object, name, v) {
-        int i = 0;
-        while (i < nscalar && strcmp(scalars[i].name, name))
-            i++;
-        if (i == nscalar)
-            return fl_printf("it has a number '%s', which the program has not", name);
-        *scalars[i].value = json_number_value(v);
-    }
-    return NULL;
-}
-
-/* Where the data of a step begin, as the manifest has them: of each data of train its place, and its epoch. */
-static struct { int64_t step; json_t *positions, *epochs; } loaded = { .step = -1 };
-
-/* At the step that was loaded they are as they were, whether the data have been opened since or not. */
-static json_t *positions(int64_t done, bool epochs)
-{
-    if (done == loaded.step)
-        return json_deep_copy(epochs ? loaded.epochs : loaded.positions);
-    json_t *list = json_array();
-    fl_reader_seek(FL_TRAIN, done);
-    for (int i = 0; i < fl_program.ndata; i++) {
-        struct fl_position p = fl_reader_position(i);
-        if (fl_program.data[i].entry == FL_TRAIN)
-            json_array_append_new(list, json_integer(epochs ? p.epoch : p.at));
-    }
-    return list;
-}
-
-static void take_positions(const struct fl_manifest *m)
-{
-    json_t *at = json_object_get(m->root, "positions"), *epochs = json_object_get(m->root, "epochs");
-    size_t n = 0;
-    loaded.step = m->step;
-    loaded.positions = json_is_array(at) ? json_deep_copy(at) : json_array();
-    loaded.epochs = json_array();
-    for (int i = 0; i < fl_program.ndata; i++) {
-        if (fl_program.data[i].entry != FL_TRAIN || n >= json_array_size(at))
-            continue;
-        struct fl_position p = { json_integer_value(json_array_get(epochs, n)), json_integer_value(json_array_get(at, n)) };
-        json_array_append_new(loaded.epochs, json_integer(p.epoch));
-        fl_reader_resume(i, m->step, p);
-        n++;
-    }
-}
-
 /* ---- who writes what: found out at the first save ---- */
 
-static struct { int nfamily; struct fl_family *family; int nfile; int *file; int64_t *load; } plan;    /* file: of a rank, or -1 */
+static struct { int nfamily, nfile, *file; struct fl_family *family; int64_t *load; } plan;   /* file: of a rank, or -1 */
 static struct slot { int family, writer; int64_t block; } *slots;
 static int nslot;
 
@@ -119,7 +47,10 @@ static void make_plan(struct fl_run *run)
         plan.file[r] = plan.load[r] ? plan.nfile++ : -1;
 }
 
-static char *file_name(int rank) { return fl_printf("tensors-%05d-of-%05d.safetensors", plan.file[rank] + 1, plan.nfile); }
+static char *file_name(int rank)
+{
+    return fl_printf("tensors-%05d-of-%05d.safetensors", plan.file[rank] + 1, plan.nfile);
+}
 
 /* ---- saving ---- */
 
@@ -138,8 +69,8 @@ static char *look_for(const char *path, const char *option, const char *dir)
 {
     for (int i = 0; access(path, F_OK); i++) {
         if (i == 30)
-            return fl_printf("%s %s: rank %d on %s does not see what rank 0 made there: all ranks need one directory, by "
-                             "the same path", option, dir, fl_rank_number, host_name());
+            return fl_printf("%s %s: rank %d on %s does not see what rank 0 made there: all ranks need one directory, "
+                             "by the same path", option, dir, fl_rank_number, host_name());
         usleep(100000);
     }
     return NULL;
@@ -214,7 +145,8 @@ static void name_folder(const char *dir, int64_t done)
     save.done = done;
     if (fl_rank_number == 0) {
         fl_folder_sweep(save.home);
-        while (fl_is_directory(fl_printf(again > 1 ? "%s/step_%06lld_%d" : "%s/step_%06lld", save.home, (long long)done, again)))
+        while (fl_is_directory(fl_printf(again > 1 ? "%s/step_%06lld_%d" : "%s/step_%06lld", save.home, (long long)done,
+                                         again)))
             again++;
     }
     FL_WORLD(MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD));
@@ -251,9 +183,9 @@ void fl_checkpoint_save(struct fl_run *run, int64_t done)
         make_plan(run);
     name_folder(target.dir, done);
     save.manifest = json_pack("{s:I, s:s, s:o, s:o, s:o}", "step", (json_int_t)done, "seed",
-                              fl_printf("%llu", (unsigned long long)run->step.seed), "positions", positions(done, false),
-                              "epochs", positions(done, true), "scalars",
-                              scalars_now());
+                              fl_printf("%llu", (unsigned long long)run->step.seed), "positions",
+                              fl_state_positions(done, false), "epochs", fl_state_positions(done, true), "scalars",
+                              fl_state_scalars());
     bool writes = plan.file[fl_rank_number] >= 0;
     if (writes)
         begin_file();
@@ -293,7 +225,8 @@ static void list_files(const uint64_t (*all)[2])
         if (plan.file[r] < 0)
             continue;
         char *name = file_name(r), *sum = fl_printf("%016llx", (unsigned long long)all[r][1]);
-        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)all[r][0], "checksum", sum));
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)all[r][0],
+                                               "checksum", sum));
         free(name);
         free(sum);
     }
@@ -314,8 +247,8 @@ static void settle_all(char *complaint)
         rmdir(save.home);
     if (complaint) {
         last = fl_manifest_newest(target.dir);
-        complaint = fl_printf("rank %d, checkpoint of step %lld: %s; %s%s", fl_rank_number, (long long)save.done, complaint,
-                              last ? "complete is " : "there is none before it", last ? last : "");
+        complaint = fl_printf("rank %d, checkpoint of step %lld: %s; %s%s", fl_rank_number, (long long)save.done,
+                              complaint, last ? "complete is " : "there is none before it", last ? last : "");
     }
     fl_agree(complaint);
 }
@@ -395,20 +328,19 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     char *folder = folder_of(dir), *complaint = NULL;
     fl_at("--resume", "checking the checkpoint");
     if (access(folder, R_OK | X_OK))
-        complaint = fl_printf("--resume %s: rank %d on %s does not see %s: all ranks need one directory, by the same path",
-                              dir, fl_rank_number, host_name(), folder);
+        complaint = fl_printf("--resume %s: rank %d on %s does not see %s: all ranks need one directory, by the same "
+                              "path", dir, fl_rank_number, host_name(), folder);
     fl_agree(complaint);
     fl_agree(with_older(fl_manifest_read(&m, folder), dir, folder));
     for (int i = fl_rank_number; i < m.nfile && !complaint; i += fl_program.nranks)
         complaint = fl_manifest_check(&m, i);
     fl_agree(with_older(complaint, dir, folder));
-    complaint = scalars_take(json_object_get(m.root, "scalars"));
+    complaint = fl_state_take(&m);
     fl_agree(complaint ? fl_printf("%s does not fit the program: %s", folder, complaint) : NULL);
     fl_at("--resume", "loading the checkpoint");
     fl_weights_load_files(run, folder, m.nfile, m.file, true);
     run->step.seed = m.seed;
     int64_t done = m.step;
-    take_positions(&m);
     fl_manifest_free(&m);
     free(folder);
     return done;

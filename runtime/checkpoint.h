@@ -9,8 +9,8 @@ struct fl_checkpoint_to {
     int64_t keep, keep_every;            /* the last `keep` stay, and those of every keep_every-th step (0: none) */
     int64_t room;                        /* bytes that may wait for the disk on each rank */
 };
-/* All ranks, before the first step: ends the run when a checkpoint cannot be written into dir, or when not all ranks see
- * it. What is not empty and no directory of checkpoints is left alone. */
+/* All ranks, before the first step: ends the run when a checkpoint cannot be written into dir, or when not all ranks
+ * see it. What is not empty and no directory of checkpoints is left alone. */
 void fl_checkpoint_prepare(const struct fl_checkpoint_to *to);
 /* All ranks. `done`: steps done so far. Returns when the weights may change; waits for the checkpoint before. */
 void fl_checkpoint_save(struct fl_run *run, int64_t done);

@@ -1,5 +1,5 @@
-/* The check that all ranks belong together: emitted programs carry a number over all their sources. Command lines may differ
- * in the program's place and in data files, which a host may have by another name. */
+/* The check that all ranks belong together: emitted programs carry a number over all their sources. Command lines may
+ * differ in the program's place and in data files, which a host may have by another name. */
 #include "identity.h"
 #include "check.h"
 #include "flow_rt.h"
@@ -36,14 +36,16 @@ void fl_identity_check(int argc, char **argv)
     for (int r = 1; r < size; r++) {
         const struct identity *a = &all[r];
         if (strcmp(a->program, first->program) || strcmp(a->plan, first->plan) || a->nranks != first->nranks)
-            fl_refuse("rank %d runs %s, plan %s for %lld ranks, but rank 0 runs %s, plan %s for %lld: start all ranks from one "
-                      "output", r, a->program, a->plan, (long long)a->nranks, first->program, first->plan,
+            fl_refuse("rank %d runs %s, plan %s for %lld ranks, but rank 0 runs %s, plan %s for %lld: start all ranks "
+                      "from one output", r, a->program, a->plan, (long long)a->nranks, first->program, first->plan,
                       (long long)first->nranks);
         if (a->build != first->build)
-            fl_refuse("rank %d runs another build of %s, plan %s, than rank 0 (%016llx, %016llx): copy one output to all hosts",
-                      r, a->program, a->plan, (unsigned long long)a->build, (unsigned long long)first->build);
+            fl_refuse("rank %d runs another build of %s, plan %s, than rank 0 (%016llx, %016llx): copy one output to "
+                      "all hosts", r, a->program, a->plan, (unsigned long long)a->build,
+                      (unsigned long long)first->build);
         if (a->arguments != first->arguments)
-            fl_refuse("rank %d was started with other arguments than rank 0: only --data and --eval-data may differ", r);
+            fl_refuse("rank %d was started with other arguments than rank 0: only --data and --eval-data may differ",
+                      r);
     }
     free(all);
 }

@@ -1,6 +1,7 @@
-/* Folders of checkpoints on disk. DIR/step_000500 holds tensors-00001-of-00002.safetensors .., the parameters and states
- * under their paths, and manifest.json: step, seed, the reader's positions, named scalars, and of each file its size and
- * checksum. DIR/latest holds the folder's name. A folder is complete when it has a manifest, which is written last. */
+/* Folders of checkpoints on disk. DIR/step_000500 holds tensors-00001-of-00002.safetensors .., the parameters and
+ * states under their paths, and manifest.json: step, seed, the reader's positions, named scalars, and of each file its
+ * size and checksum. DIR/latest holds the folder's name. A folder is complete when it has a manifest, which is written
+ * last. */
 #ifndef FL_MANIFEST_H
 #define FL_MANIFEST_H
 #include <jansson.h>
@@ -28,7 +29,8 @@ char *fl_manifest_check(const struct fl_manifest *m, int file);      /* size and
 void fl_manifest_free(struct fl_manifest *m);
 char *fl_manifest_write(const char *folder, json_t *root);           /* durably; takes root over */
 
-/* The folder to resume from, allocated, or NULL: dir itself, else what latest says, else the one of the highest step. */
+/* The folder to resume from, allocated, or NULL: dir itself, else what latest says, else the one of the highest
+ * step. */
 char *fl_manifest_newest(const char *dir);
 char *fl_manifest_before(const char *dir, int64_t step);             /* the complete one of the highest step below */
 bool fl_is_directory(const char *path);

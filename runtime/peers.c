@@ -1,5 +1,5 @@
-/* Questions and answers between watchdogs. Datagrams get lost: a question is sent again until it is answered. A rank that
- * is stopped, dead or cut off does not answer. Whoever does not know the run's number gets no answer. */
+/* Questions and answers between watchdogs. Datagrams get lost: a question is sent again until it is answered. A rank
+ * that is stopped, dead or cut off does not answer. Whoever does not know the run's number gets no answer. */
 #define _GNU_SOURCE
 #include "peers.h"
 #include "check.h"
@@ -64,13 +64,14 @@ static struct contact own_contact(void)
     int n = 0;
     if (!getifaddrs(&list))
         for (struct ifaddrs *i = list; i && n < ADDRESSES; i = i->ifa_next)
-            if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP && !(i->ifa_flags & IFF_LOOPBACK))
+            if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP)
                 c.address[n++] = ((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr.s_addr;
     freeifaddrs(list);
     struct sockaddr_in any = { .sin_family = AF_INET };
     socklen_t size = sizeof any;
     line = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (line >= 0 && !bind(line, (struct sockaddr *)&any, sizeof any) && !getsockname(line, (struct sockaddr *)&any, &size))
+    if (line >= 0 && !bind(line, (struct sockaddr *)&any, sizeof any) &&
+        !getsockname(line, (struct sockaddr *)&any, &size))
         c.port = any.sin_port;
     return c;
 }

@@ -8,14 +8,15 @@
 struct fl_standing { char where[96], what[128], waits[96]; double still; };
 struct fl_peer {
     bool answered;
-    char state;                          /* of the process, where it can be seen from here: 'R', 'T' stopped, 'X' gone; else 0 */
+    char state;                          /* of the process, if seen from here: 'T' stopped, 'X' gone; else 0 */
     struct fl_standing at;
     char host[64];
     int64_t pid;
 };
 void fl_peers_start(void);               /* all ranks, with MPI */
 void fl_peers_stop(void);
-/* Tells all that this rank has said what is to be said: nobody else reports. Then, on this rank or another: was it so? */
+/* Tells all that this rank has said what is to be said: nobody else reports. Then, on this rank or another: was it
+ * so? */
 void fl_peers_tell(void);
 bool fl_peers_told(void);
 /* In the watchdog's thread only. Answers what is asked, for so many milliseconds. */

@@ -1,5 +1,5 @@
-/* Models in several files: model-00001-of-00003.safetensors .. beside model.safetensors.index.json, which says where each
- * tensor stands, as Hugging Face writes them. */
+/* Models in several files: model-00001-of-00003.safetensors .. beside model.safetensors.index.json, which says where
+ * each tensor stands, as Hugging Face writes them. */
 #include "shards.h"
 #include "check.h"
 #include <errno.h>
@@ -32,7 +32,8 @@ char *fl_shards_open(struct fl_shards *s, int n, const char *const *names)
     qsort(s->entry, (size_t)s->nentry, sizeof *s->entry, by_name);
     for (int i = 1; i < s->nentry; i++)
         if (!strcmp(s->entry[i]->name, s->entry[i - 1]->name))
-            return fl_printf("%s stands in two of the files that hold this model, the first is %s", s->entry[i]->name, names[0]);
+            return fl_printf("%s stands in two of the files that hold this model, the first is %s", s->entry[i]->name,
+                             names[0]);
     return NULL;
 }
 
@@ -85,7 +86,8 @@ char *fl_shards_of(const char *path, int *n, const char ***names)
     struct stat s;
     size_t length = strlen(path);
     if (!stat(path, &s) && S_ISDIR(s.st_mode)) {
-        char *index = fl_printf("%s/model.safetensors.index.json", path), *whole = fl_printf("%s/model.safetensors", path);
+        char *index = fl_printf("%s/model.safetensors.index.json", path);
+        char *whole = fl_printf("%s/model.safetensors", path);
         if (access(index, R_OK) && access(whole, R_OK))
             return fl_printf("%s is a folder without model.safetensors.index.json or model.safetensors", path);
         return fl_shards_of(access(index, R_OK) ? whole : index, n, names);

@@ -13,8 +13,8 @@ struct fl_shards {
 char *fl_shards_open(struct fl_shards *s, int n, const char *const *names);
 void fl_shards_close(struct fl_shards *s);
 struct fl_st_entry *fl_shards_find(const struct fl_shards *s, const char *name);
-/* The files behind a name that a user gives: a file, an index (model.safetensors.index.json), or a folder with a model's
- * index or its one file. NULL when fine. */
+/* The files behind a name that a user gives: a file, an index (model.safetensors.index.json), or a folder with a
+ * model's index or its one file. NULL when fine. */
 char *fl_shards_of(const char *path, int *n, const char ***names);
 
 /* "model-00001-of-00003.safetensors" for model.safetensors, k from 0; the name itself for one file. */

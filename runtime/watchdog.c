@@ -80,7 +80,8 @@ static void tell_places(FILE *to, const struct fl_peer *p, int n)
             fprintf(to, "\nflow:   ");
             names(to, n, like);
             if (waits)
-                fprintf(to, ": arrived at %s in %s, waiting %.0f s for %s", p[r].at.where, p[r].at.what, most, p[r].at.waits);
+                fprintf(to, ": arrived at %s in %s, waiting %.0f s for %s", p[r].at.where, p[r].at.what, most,
+                        p[r].at.waits);
             else
                 fprintf(to, ": has not arrived, at work behind %s at %s", p[r].at.what, p[r].at.where);
             lines++;
@@ -130,8 +131,9 @@ static bool starts_ranks(pid_t pid)
     return n > 0 && (!strncmp(name, "mpirun", 6) || !strncmp(name, "orte", 4) || !strncmp(name, "prte", 4));
 }
 
-/* mpirun waits for a host that is cut off, for ever, when it is told to end. A process of its own, which it does not know,
- * lets it try for a while, asks it twice, as a user would, and then kills it. Only calls that are safe behind fork. */
+/* mpirun waits for a host that is cut off, for ever, when it is told to end. A process of its own, which it does not
+ * know, lets it try for a while, asks it twice, as a user would, and then kills it. Only calls that are safe behind
+ * fork. */
 static void end_mpirun(void)
 {
     pid_t parent = getppid();
@@ -194,8 +196,8 @@ static void speak(double still, bool late, const char *why)
     leave();
 }
 
-/* mpirun wakes all ranks, and ends them a second later, when one has died; or somebody wants the run to end, or has stopped
- * it and lets it go on: then nobody is lost. */
+/* mpirun wakes all ranks, and ends them a second later, when one has died; or somebody wants the run to end, or has
+ * stopped it and lets it go on: then nobody is lost. */
 static void alarm_of(enum fl_alarm alarm, double still)
 {
     struct fl_standing mine = own_standing(still);
@@ -216,7 +218,8 @@ static void alarm_of(enum fl_alarm alarm, double still)
     kill(getpid(), SIGTERM);
 }
 
-/* A rank that waits for nobody is computing, however long. One that waits without moving for `limit` seconds reports. */
+/* A rank that waits for nobody is computing, however long. One that waits without moving for `limit` seconds
+ * reports. */
 static void *watch(void *unused)
 {
     (void)unused;

@@ -1,7 +1,7 @@
 /* Initial values, loading and exporting of parameters. A file holds logical tensors: no rank, no padding, no layout.
  *
- * Loading: every rank maps the files and takes its own parts. Exporting: every tensor is brought together on rank 0, which
- * writes it. */
+ * Loading: every rank maps the files and takes its own parts. Exporting: every tensor is brought together on rank 0,
+ * which writes it. */
 #include "weights.h"
 #include "agree.h"
 #include "check.h"

@@ -4,8 +4,8 @@
 #include "flow_rt.h"
 
 void fl_weights_init(struct fl_run *run, uint64_t seed);
-/* From a file, an index of several or a folder with either. Names and shapes as the program maps them; missing, extra and
- * misshapen tensors are listed and end the run. */
+/* From a file, an index of several or a folder with either. Names and shapes as the program maps them; missing, extra
+ * and misshapen tensors are listed and end the run. */
 void fl_weights_load(struct fl_run *run, const char *path);
 /* From these files, called `what` in messages. With native the names are paths, and optimizer states are there too. */
 void fl_weights_load_files(struct fl_run *run, const char *what, int n, const char *const *names, bool native);

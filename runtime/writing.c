@@ -1,5 +1,5 @@
-/* The thread that writes. The main thread copies a piece and goes on; when `room` bytes wait for the disk, it waits too.
- * After a failure the rest is taken and dropped, so that nobody waits for a full disk. */
+/* The thread that writes. The main thread copies a piece and goes on; when `room` bytes wait for the disk, it waits
+ * too. After a failure the rest is taken and dropped, so that nobody waits for a full disk. */
 #include "writing.h"
 #include "check.h"
 #include "manifest.h"
@@ -30,8 +30,9 @@ static struct {
 
 static void complain(void)
 {
+    bool full = errno == ENOSPC || errno == EFBIG || errno == EDQUOT;
     w.complaint = fl_printf("cannot write %s: %s%s", w.path, strerror(errno),
-                            errno == ENOSPC || errno == EFBIG || errno == EDQUOT ? "; the disk or a limit is full" : "");
+                            full ? "; the disk or a limit is full" : "");
 }
 
 static void write_piece(int fd, const struct piece *p)

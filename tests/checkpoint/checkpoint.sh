@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # checkpoint.sh FLOWC SAME SLOW_DISK REPO WORK CASE: checkpoints of the GPT example at a small size.
+#   I8      dropout over a split dim: what is resumed draws what the whole run drew, under the same plan and another
 #   J1      saved under tensor and pipeline parallelism, resumed under data parallelism: weights, moments, step
 #   J2      five steps, saved, resumed, five steps: every bit of weights and states as of ten steps
 #   J3      tensors that are missing, too many, or of another shape are listed, and nothing is trained
@@ -67,6 +68,31 @@ across() { # FROM TO..
     done
 }
 case $row in
+I8)
+    cat >drop.flow <<'FLOW'
+dim N = 8, D = 12
+model Net(x: f32[N, D]) {
+    param w: f32[D, D] = normal(std = 0.4)
+    h = dropout(tanh(x @ w), p = 0.3)
+    return sum(square(h - 1)) / N
+}
+plan whole { mesh m = [ep: 1] }
+plan split { mesh m = [ep: 2]; sbp w, h = {ep: S(1)} }
+train { data { x = raw("tokens.bin", f32) }; steps 10; optimizer adamw { lr = 0.02 } }
+FLOW
+    size=
+    perl -e 'print pack("f<*", map { sin($_ * $_) } 1 .. 480)' >tokens.bin
+    for plan in whole split; do build $plan $plan drop.flow; done
+    run whole --steps 10 --metrics all.jsonl
+    run split --steps 10 --save ck10 --metrics split.jsonl
+    near all.jsonl split.jsonl 1
+    run split --steps 5 --save ck5
+    run split --steps 10 --resume ck5 --save rest
+    "$same" ck10/step_000010 rest/step_000010 || fail "other draws behind a resume"
+    run whole --steps 10 --resume ck5 --metrics rest.jsonl
+    near all.jsonl rest.jsonl 6
+    run split --steps 10 --resume ck5 --seed 9 --save seed
+    ! "$same" ck10/step_000010 seed/step_000010 >log || fail "nothing is drawn" ;;
 J1) across tp2_pp2_uneven dp4 zero1 single ;;
 J2) halves zero1 ;;
 J6) halves tp2 ;;
