@@ -16,7 +16,7 @@ started=0 writing=0 resumed=0 late=0
 for ((trial = 1; trial <= count; trial++)); do
     rm -rf ck ck.new
     slow=()
-    [ $((trial % 2)) = 0 ] || slow=(env LD_PRELOAD="$slow_disk" SLOW_DISK=60)
+    [ $((trial % 2)) = 0 ] || slow=(env LD_PRELOAD="$slow_disk" SLOW_DISK=30)
     rm -f pid.*
     timeout 100 mpirun -n "$n" --oversubscribe sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' sh "${slow[@]}" "$plan/run" \
         --data tokens.bin --quiet --steps $steps --save ck --save-every 2 >out 2>&1 &
@@ -25,12 +25,13 @@ for ((trial = 1; trial <= count; trial++)); do
         [ "$(cat pid.* 2>/dev/null | wc -l)" = "$n" ] && break
         sleep 0.02
     done
+    # one in five at its start; the others once something is written
+    [ $((trial % 5)) = 0 ] || until [ -e ck ] || [ -e ck.new ] || ! kill -0 $job 2>/dev/null; do sleep 0.01; done
     sleep "$(printf '0.%03d' $((RANDOM % 1000)))"
-    [ $((RANDOM % 3)) = 0 ] || sleep "$(printf '0.%03d' $((RANDOM % 1000)))"
     victim=$((RANDOM % n))
     kill -KILL "$(cat pid.$victim)" 2>/dev/null
     wait $job && late=$((late + 1))
-    ! ls -d ck/step_*.new ck.new/step_*.new >/dev/null 2>&1 || writing=$((writing + 1))
+    compgen -G 'ck*/step_*.new' >/dev/null && writing=$((writing + 1))
     if [ -e ck ]; then
         resumed=$((resumed + 1))
         latest=$(cat ck/latest) && [ -e "ck/$latest/manifest.json" ] || fail "trial $trial: what is there is not complete: $(ls -R ck)"
@@ -42,7 +43,7 @@ for ((trial = 1; trial <= count; trial++)); do
     cmp whole.st rest.st || fail "trial $trial: other weights"
     cmp <(cat whole/step_0000$steps/tensors-*) <(cat ck/step_0000$steps/tensors-*) || fail "trial $trial: other states"
     cmp <(grep -A3 positions whole/step_0000$steps/manifest.json) <(grep -A3 positions ck/step_0000$steps/manifest.json) || fail "trial $trial: other data"
-    ! ls -d ck/*.new ck.new >/dev/null 2>&1 || fail "trial $trial: half a checkpoint is left: $(ls -d ck/*.new ck.new)"
+    compgen -G 'ck/*.new' >/dev/null || [ -e ck.new ] && fail "trial $trial: half a checkpoint is left: $(ls -d ck*)"
 done
 echo "$plan: $count runs lost a rank: $resumed went on from a checkpoint, $started had none yet, $writing died while one was" \
     "written, $late had ended before; all ended with the bits of an undisturbed run"
