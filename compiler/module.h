@@ -50,6 +50,7 @@ struct param {
     bool is_state;               /* `state`, or optimizer state: not differentiated */
     bool frozen;
     double decay;                /* weight decay, 0 when no `decay on` pattern names it */
+    double lr_scale;             /* factor on the learning rate, 1 when no `lr_scale on` pattern names it */
     struct layout lay;           /* storage layout, one for all entries; set by shard */
     unsigned flat;               /* axes over which its update is shared out (`shard`): its piece is stored so that it can be
                                     cut into shares; set by shard */
@@ -191,7 +192,7 @@ bool param_meant(const struct param *p, const char *pattern, bool beneath);
 /* ---- entries ---- */
 
 enum lr_kind {
-#define LR(id, name) LR_##id,
+#define LR(id, name, rate) LR_##id,
     FL_LR_KINDS(LR)
 #undef LR
 };
@@ -221,8 +222,9 @@ struct train_spec {
     const struct op *optimizer;  /* ops/optimizer.c; NULL: none is given */
     enum lr_kind lr_kind;
     double lr_peak, lr_floor;
-    int64_t lr_warmup;
-    double beta1, beta2, eps, decay, momentum;
+    int64_t lr_warmup, lr_decay;
+    double beta1, beta2, eps, momentum;
+    bool skip;                   /* a step whose gradients are not finite changes nothing, without clip_norm too */
     double clip;                 /* 0: no clipping */
     bool deferred;               /* the update goes ahead of the norm, and is done again where the norm exceeds clip */
     bool largest;                /* `norm inf`: the norm is the largest entry of all gradients, not the root of their squares */

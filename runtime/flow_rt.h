@@ -159,7 +159,8 @@ struct fl_program_spec {
     int64_t tokens;                      /* in one step, for tok/s: N * T, or N */
     enum fl_lr lr;
     double lr_peak, lr_floor;
-    int64_t lr_warmup;
+    int64_t lr_warmup, lr_decay;
+    bool skips;                          /* a step whose norm is not finite changes nothing */
     uint64_t seed;
 
     bool evaluate;
@@ -492,17 +493,27 @@ void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step 
 void fl_gathered(void);
 void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
-void fl_clip_scale(float *y, const float *norm, float clip);                 /* min(1, clip / (norm + 1e-6)) */
-/* scale: pointer to the factor on g, or NULL for 1. Step number from s->step (0 is the first). */
+void fl_clip_scale(float *y, const float *norm, float clip);    /* min(1, clip / (norm + 1e-6)); NaN: not finite */
+/* scale: pointer to the factor on g, or NULL for 1; where it is NaN nothing changes. Step number from s->step (0 is the
+ * first). lr_scale: factor on s->lr. */
 void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-              float beta1, float beta2, float eps, float decay);
+              float beta1, float beta2, float eps, float decay, float lr_scale);
 void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
-            float momentum, float decay); /* momentum_buffer NULL when momentum is 0 */
+            float momentum, float decay, float lr_scale); /* momentum_buffer NULL when momentum is 0 */
+void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+             float beta1, float beta2, float eps, float decay, float lr_scale); /* decay in the gradient, not apart */
+void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
+             float beta2, float decay, float lr_scale); /* the update is lr times a sign */
 /* After an update without a scale: nothing when *scale is 1, else the same update by *scale from the copies kept before it. */
 void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay);
+                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale);
+void fl_adam_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
+                  const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
+                  float lr_scale);
+void fl_lion_redo(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, const float *kept_w,
+                  const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale);
 void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
-                 const float *kept_momentum, int64_t n, float momentum, float decay);
+                 const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale);
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@
 static double learning_rate(int64_t k)
 {
     const struct fl_program_spec *p = &fl_program;
-    return fl_lr_of(p->lr, p->lr_peak, p->lr_floor, p->lr_warmup, p->steps, k);
+    return fl_lr_of(p->lr, p->lr_peak, p->lr_floor, p->lr_warmup, p->lr_decay, p->steps, k);
 }
 
 /* Mean of each scalar over the batches of the evaluation. */

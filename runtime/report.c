@@ -76,7 +76,7 @@ static const char *duration(char *text, size_t n, double seconds)
 }
 
 /* A loss that is no number stays none: said once when it happens, and how often at the end. */
-static struct { int64_t first, steps, all; } lost;
+static struct { int64_t first, steps, all, skipped, first_skipped; } lost;
 
 static void watch_numbers(const struct fl_report_step *s)
 {
@@ -84,6 +84,14 @@ static void watch_numbers(const struct fl_report_step *s)
     lost.all++;
     if (!bad)
         return;
+    if (fl_program.skips && s->has_norm && !isfinite(s->norm)) {         /* every rank has this norm */
+        if (!lost.skipped++) {
+            lost.first_skipped = s->step;
+            fl_report_note("step %lld is skipped: the gradient norm is %g; weights and states stay as they were",
+                           (long long)s->step, s->norm);
+        }
+        return;
+    }
     if (!lost.steps++) {
         lost.first = s->step;
         fl_report_note("warning: step %lld: %s is %g; the weights may be lost (lower lr, clip_norm, or a longer warmup)",
@@ -107,6 +115,8 @@ void fl_report_step(const struct fl_report_step *s)
         if (s->has_norm)
             number("grad_norm", s->norm);
         number("lr", s->lr);
+        if (fl_program.skips)
+            fprintf(metrics, ", \"skipped_steps\": %lld", (long long)lost.skipped);
         number("tokens_per_s", tokens);
         number("step_s", s->seconds);
         number("comm_s", s->comm_seconds);
@@ -137,7 +147,12 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
     if (fl_rank_number != 0)
         return;
     end_line();
+    bool tokens = false;                             /* the loss is in nats per token: its exponential says something */
+    for (int i = 0; i < fl_program.ndata; i++)
+        tokens |= fl_program.data[i].entry == FL_EVALUATE && fl_program.data[i].reader == FL_READER_NEXT_TOKEN;
     printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, loss);
+    if (tokens)
+        printf("  perplexity %.4f", exp(loss));
     for (int i = 0; i < nmetric; i++)
         printf("  %s %.6g", name[i], value[i]);
     printf("\n");
@@ -146,6 +161,8 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
         return;
     fprintf(metrics, "{\"step\": %lld", (long long)step);
     number("eval_loss", loss);
+    if (tokens)
+        number("eval_perplexity", exp(loss));
     for (int i = 0; i < nmetric; i++) {
         char *full = fl_printf("eval_%s", name[i]);
         number(full, value[i]);
@@ -169,6 +186,9 @@ void fl_report_note(const char *format, ...)
 void fl_report_stop(void)
 {
     end_line();
+    if (lost.skipped)
+        fl_report_note("%lld of %lld steps were skipped, the first of them step %lld", (long long)lost.skipped,
+                       (long long)lost.all, (long long)lost.first_skipped);
     if (lost.steps)
         fl_report_note("warning: loss or gradient norm was not finite in %lld of %lld steps, first in step %lld",
                        (long long)lost.steps, (long long)lost.all, (long long)lost.first);

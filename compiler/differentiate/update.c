@@ -196,7 +196,7 @@ static struct value *scalar(struct differentiation *d, const struct op *op, stru
     if (op == &op_max)
         node_set_ints(n, "axes", (int64_t[]){0}, 1);
     if (op == &op_clip_scale)
-        node_set_num(n, "clip", d->g->module->train.clip);
+        node_set_num(n, "clip", d->g->module->train.clip > 0 ? d->g->module->train.clip : 1e38);
     node_finish(d->g, n);
     n->out[0]->path = path;
     return n->out[0];
@@ -251,7 +251,7 @@ void update(struct differentiation *d)
     node_finish(d->g, partials);
     partials->out[0]->path = m->train.largest ? "grad_norm#largest" : "grad_norm#squares";
     struct value *norm = scalar(d, m->train.largest ? &op_max : &op_global_norm, partials->out[0], "grad_norm");
-    if (m->train.clip > 0)
+    if (m->train.clip > 0 || m->train.skip)
         b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
     b.each = deferred ? apply_again : apply;
     visit(&b, d->g->root, d->g->root);

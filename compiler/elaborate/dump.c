@@ -29,6 +29,8 @@ static void dump_param(FILE *to, const struct param *p)
         fputs(" frozen", to);
     if (p->decay != 0)
         fprintf(to, " decay %.9g", p->decay);
+    if (p->lr_scale != 1)
+        fprintf(to, " lr_scale %.9g", p->lr_scale);
     if (p->file_name) {
         fprintf(to, " file \"%s\"", p->file_name);
         for (int i = 0; i < arrlen(p->file_shape); i++)
@@ -70,7 +72,7 @@ static void dump_data(FILE *to, const struct data_binding *data)
 
 static void dump_train(FILE *to, struct train_spec *t)
 {
-#define LR(id, name) #name,
+#define LR(id, name, rate) #name,
     static const char *const lr[] = {FL_LR_KINDS(LR)};
 #undef LR
     fputs("train {\n", to);
@@ -79,12 +81,16 @@ static void dump_train(FILE *to, struct train_spec *t)
     if (t->optimizer) {
         fprintf(to, "  optimizer %s lr %s(%.9g, warmup %lld, floor %.9g)", t->optimizer->name, lr[t->lr_kind],
                 t->lr_peak, (long long)t->lr_warmup, t->lr_floor);
+        if (t->lr_decay)
+            fprintf(to, " decay %lld", (long long)t->lr_decay);
         for (const struct optimizer_setting *k = t->optimizer->optimizer->setting; k->name; k++)
             fprintf(to, " %s %.9g", k->name, *setting_of(t, k));
         fputc('\n', to);
     }
     if (t->clip > 0)
         fprintf(to, "  clip_norm %.9g%s\n", t->clip, t->deferred ? " deferred" : "");
+    if (t->skip)
+        fputs("  skip nonfinite\n", to);
     fputs("}\n", to);
 }
 

@@ -110,6 +110,7 @@ static struct param *declare(struct frame *f, struct ast *a, const char *path)
     struct param *p = NEW(struct param);
     p->path = path;
     p->span = a->span;
+    p->lr_scale = 1;
     p->is_state = a->kind == AST_STATE;
     if (!explicit_type(f, ast_kid(a, 0), &p->type, p->dim, &p->ndim) || !init_of(f, ast_kid(a, 1), p))
         return NULL;

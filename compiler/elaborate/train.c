@@ -33,7 +33,7 @@ static void settings_once(struct ast *block)
         for (int k = 0; k < i; k++) {
             struct ast *a = block->kids[i], *b = block->kids[k];
             if (!a || !b || a->kind != b->kind || (a->kind != AST_SETTING && a->kind != AST_BLOCK) || !is(a, b->name) ||
-                is(a, "frozen"))
+                is(a, "frozen") || (ast_kid(a, 1) && ast_kid(b, 1)))
                 continue;
             struct diag *d = diag_error(E_DUPLICATE, a->name_span.file ? a->name_span : a->span, "'%s' is set twice",
                                         a->name);
@@ -79,12 +79,20 @@ static const char *text_of(struct ast *s)
 
 /* ---- the optimizer ---- */
 
+static const char *lr_names(void)
+{
+#define LR(id, name, rate) "" #name "(..), "
+    static const char names[] = FL_LR_KINDS(LR);
+#undef LR
+    return mem_printf("%.*s", (int)sizeof names - 3, names);
+}
+
 static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
 {
-#define LR(id, name) {#name, LR_##id},
+#define LR(id, name, rate) {#name, LR_##id},
     static const struct { const char *name; enum lr_kind kind; } kinds[] = {FL_LR_KINDS(LR)};
 #undef LR
-    static const char *const words[] = {"peak", "warmup", "floor", NULL};
+    static const char *const words[] = {"peak", "warmup", "floor", "decay", NULL};
     struct ast *a = ast_kid(s, 0);
     plain(s);
     const char *name = a->kind == AST_CALL && ast_kid(a, 0)->kind == AST_NAME ? ast_kid(a, 0)->name : NULL;
@@ -101,7 +109,7 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
     if (!known) {
         diag_help(diag_error(E_UNKNOWN_NAME, a->span, "no schedule of the learning rate is called '%s'",
                              name ? name : "this"),
-                  "write cosine(peak = .., warmup = .., floor = ..), linear(..), constant(..) or a number");
+                  "write a number, or %s with (peak = .., warmup = .., floor = ..)", lr_names());
         return;
     }
     bool peak = false;
@@ -113,6 +121,12 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
             continue;
         if (!strcmp(word, "warmup")) {
             const_int(f, value, 0, "warmup", &t->lr_warmup);
+        } else if (!strcmp(word, "decay")) {
+            if (t->lr_kind != LR_WARMUP_STABLE_DECAY)
+                diag_help(diag_error(E_ARGUMENTS, k->span, "%s has no decay of its own", name),
+                          "warmup_stable_decay falls in its last `decay` steps");
+            else
+                const_int(f, value, 1, "decay", &t->lr_decay);
         } else if (!*word) {
             diag_error(E_ARGUMENTS, k->span, "%s takes peak, warmup and floor", name);
         } else if (const_eval(f, value, &v)) {
@@ -124,11 +138,25 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
     }
     if (!peak)
         diag_error(E_ARGUMENTS, a->span, "%s lacks its argument 'peak'", name);
+    if (t->lr_kind == LR_WARMUP_STABLE_DECAY && !t->lr_decay)
+        diag_help(diag_error(E_ARGUMENTS, a->span, "%s lacks its argument 'decay'", name),
+                  "add decay = 100, the number of steps in which it falls to the floor at the end");
+}
+
+/* decay = 0.1 on [..]: of the parameters that are meant; params_rules gives it to them. */
+static double factor_of(struct frame *f, struct ast *s)
+{
+    double v = 0;
+    if (const_eval(f, ast_kid(s, 0), &v) && !(v >= 0)) {
+        diag_error(E_BLOCK_LINE, s->span, "%s is %s, but must be 0 or more", s->name, const_text(v));
+        v = 0;
+    }
+    return v;
 }
 
 static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
 {
-    static const char *const common[] = {"lr", "decay", NULL};
+    static const char *const common[] = {"lr", "decay", "lr_scale", NULL};
     struct ast *name = ast_kid(a, 0);
     t->optimizer = optimizer_find(name->name);
     if (!t->optimizer) {
@@ -142,6 +170,7 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
     for (int k = 0; settings[k].name; k++)
         arrput(words, settings[k].name);
     arrput(words, common[1]);
+    arrput(words, common[2]);
     arrput(words, NULL);
     settings_once(a);
     bool lr = false;
@@ -152,8 +181,8 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
         lr |= is(s, "lr");
         if (is(s, "lr"))
             learning_rate(f, s, t);
-        else if (is(s, "decay"))
-            const_eval(f, ast_kid(s, 0), &t->decay);
+        else if (is(s, "decay") || is(s, "lr_scale"))
+            factor_of(f, s);
         for (int k = 0; settings[k].name; k++)
             if (is(s, settings[k].name))
                 set_num(f, s, 0, s->name, setting_of(t, &settings[k]));
@@ -187,9 +216,19 @@ static void set_clip(struct frame *f, struct ast *s, struct train_spec *t)
     t->deferred = ast_kid(s, 2) != NULL;
 }
 
+static void set_skip(struct ast *s, struct train_spec *t)
+{
+    const struct ast *value = ast_kid(s, 0);
+    plain(s);
+    t->skip = value && value->kind == AST_NAME && !strcmp(value->name, "nonfinite");
+    if (!t->skip)
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "what is to be skipped?"), "write `skip nonfinite`");
+}
+
 static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
 {
-    static const char *const words[] = {"steps", "clip_norm", "norm", "seed", "frozen", "optimizer", "data", NULL};
+    static const char *const words[] = {"steps", "clip_norm", "norm", "skip", "seed", "frozen", "optimizer",
+                                        "data", NULL};
     *t = (struct train_spec){.present = true, .span = block->span, .steps = 0, .beta1 = 0.9, .beta2 = 0.999,
                              .eps = 1e-8,
                              .seed = 1};
@@ -211,11 +250,16 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
                 set_clip(f, s, t);
             else if (is(s, "norm"))
                 set_norm(f, s, t);
+            else if (is(s, "skip"))
+                set_skip(s, t);
             else if (is(s, "seed"))
                 set_int(f, s, 0, "seed", &seed);
         }
     }
     t->seed = (uint64_t)seed;
+    if (t->skip && t->largest)
+        diag_help(diag_error(E_BLOCK_LINE, block->span, "`norm inf` does not see entries that are no number"),
+                  "`skip nonfinite` goes with `norm 2`");
     if (!steps)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"),
                   "add a line such as `steps 1000`");
@@ -299,9 +343,9 @@ struct ast **train_patterns(struct elab *e)
         for (int k = 0; k < ast_count(frozen); k++)
             arrput(list, frozen->kids[k]);
         for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
-            struct ast *decay = is(s->kids[j], "decay") ? ast_kid(s->kids[j], 1) : NULL;
-            for (int k = 0; k < ast_count(decay); k++)
-                arrput(list, decay->kids[k]);
+            struct ast *on = is(s->kids[j], "decay") || is(s->kids[j], "lr_scale") ? ast_kid(s->kids[j], 1) : NULL;
+            for (int k = 0; k < ast_count(on); k++)
+                arrput(list, on->kids[k]);
         }
     }
     return list;
@@ -318,12 +362,15 @@ void params_rules(struct elab *e)
                 m->params[k]->frozen |= covered(e, ast_kid(s, 1), m->params[k]);
         }
         for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
-            struct ast *decay = s->kids[j], *on = ast_kid(decay, 1);
-            if (!is(decay, "decay"))
+            struct ast *line = s->kids[j], *on = ast_kid(line, 1);
+            bool decay = is(line, "decay");
+            if (!decay && !is(line, "lr_scale"))
                 continue;
+            struct frame top = {.e = e};
+            double v = factor_of(&top, line);
             for (int k = 0; k < arrlen(m->params); k++)
                 if (!m->params[k]->is_state && (!on || covered(e, on, m->params[k])))
-                    m->params[k]->decay = m->train.decay;
+                    *(decay ? &m->params[k]->decay : &m->params[k]->lr_scale) = v;
         }
     }
 }

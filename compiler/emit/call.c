@@ -159,7 +159,7 @@ static const char *settings(const struct call *c)
     const char *s = "";
     for (const struct optimizer_setting *k = c->n->op->optimizer->setting; k->name; k++)
         s = mem_printf("%s%s, ", s, number_text(*setting_of(t, k)));
-    return mem_printf("%s%s", s, number_text(p->decay));
+    return mem_printf("%s%s, %s", s, number_text(p->decay), number_text(p->lr_scale));
 }
 
 static bool is_short(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }

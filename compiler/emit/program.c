@@ -217,13 +217,13 @@ void emit_program(struct module *m, FILE *to)
     fprintf(to, "    .ncomm = %d, .comm = comms, .comm_streams = %d,\n    .nlink = %d, .link = links,\n    .ninput = %d, .input = inputs,\n"
             "    .ndata = %d, .data = data,\n    .noutput = %d, .output = outputs,\n", (int)arrlen(p->comms),
             comm_streams(p), (int)arrlen(p->links), (int)arrlen(inputs), (int)arrlen(bindings(m)), (int)arrlen(items(m, &op_output)));
-#define LR(id, name) "FL_LR_" #id,
+#define LR(id, name, rate) "FL_LR_" #id,
     static const char *const lr[] = {FL_LR_KINDS(LR)};
 #undef LR
     fprintf(to, "    .train = %s, .steps = %lld, .tokens = %lld,\n    .lr = %s, .lr_peak = %.17g, .lr_floor = %.17g, "
-            ".lr_warmup = %lld, .seed = %lluu,\n", m->graph[ENTRY_TRAIN] && t->present ? "true" : "false",
+            ".lr_warmup = %lld, .lr_decay = %lld, .skips = %s, .seed = %lluu,\n", m->graph[ENTRY_TRAIN] && t->present ? "true" : "false",
             (long long)t->steps, (long long)tokens, lr[t->lr_kind], t->lr_peak, t->lr_floor, (long long)t->lr_warmup,
-            (unsigned long long)t->seed);
+            (long long)t->lr_decay, truth(t->clip > 0 || t->skip), (unsigned long long)t->seed);
     const struct evaluate_spec *v = &m->evaluate;
     fprintf(to, "    .evaluate = %s, .evaluate_every = %lld, .evaluate_steps = %lld,\n",
             m->graph[ENTRY_EVALUATE] ? "true" : "false", (long long)v->every, (long long)v->steps);

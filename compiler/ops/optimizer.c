@@ -8,10 +8,13 @@
  *
  * `clip_norm c deferred` updates before the norm is known, from copies of w and the states kept, and then once more by the
  * optimizer's `redo`: (w, g, states.., scale, kept w, kept states..). Where the factor is 1 that gives back what it finds,
- * else the update of what was kept by the factor, which is what would have been made with the factor known. */
+ * else the update of what was kept by the factor, which is what would have been made with the factor known.
+ *
+ * A factor that is no number says that the step's gradients are not finite: then no update changes anything. Every rank has
+ * the same factor, so they all skip the step or none does. */
 #include "../../runtime/fl_lr.h"
 #include "nn.h"
-#include <stddef.h>
+#include "optimizer.h"
 #include <string.h>
 
 static bool shape_scalar(struct graph *g, struct node *n)
@@ -105,15 +108,15 @@ const struct op op_global_norm = {
 
 static void ref_clip_scale(struct reference *r)
 {
-    r->out[0].data[0] = fmin(1, node_num(r->node, "clip", 0) / (r->in[0].data[0] + 1e-6));
+    double norm = r->in[0].data[0];
+    r->out[0].data[0] = isfinite(norm) ? fmin(1, node_num(r->node, "clip", 0) / (norm + 1e-6)) : NAN;
 }
 
 const struct op op_clip_scale = {
     .name = "clip_scale",
-    .doc = "norm -> min(1, clip / (norm + 1e-6))",
+    .doc = "norm -> min(1, clip / (norm + 1e-6)), or no number where the norm is not finite",
     .args = "norm, clip:num",
     .rule = "->",
-    .linear = "min{a}:max",
     .flags = OP_INTERNAL,
     .shape = shape_scalar,
     .ref = ref_clip_scale,
@@ -122,11 +125,18 @@ const struct op op_clip_scale = {
 
 double train_lr(const struct train_spec *t, int64_t step)
 {
-    return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->steps, step);
+    return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->lr_decay,
+                    t->steps, step);
+}
+
+double update_lr(const struct reference *r)
+{
+    const struct param *p = node_ptr(r->node, "param");
+    return train_lr(node_ptr(r->node, "train"), r->step) * p->lr_scale;
 }
 
 /* Results are like the parameter and those states that are there. */
-static bool shape_update(struct graph *g, struct node *n)
+bool update_shape(struct graph *g, struct node *n)
 {
     int states = 0;
     while (n->op->optimizer->state[states])
@@ -138,30 +148,21 @@ static bool shape_update(struct graph *g, struct node *n)
     return true;
 }
 
-static double clipped(const struct reference *r, int k)
+double update_factor(const struct reference *r, int k)
 {
     return k < arrlen(r->node->in) && r->node->in[k] ? r->in[k].data[0] : 1;
 }
 
-/* As PyTorch: decay apart from the gradient, bias corrected, eps outside the root. */
-static void ref_adamw(struct reference *r)
+bool update_skipped(const struct reference *r, int k)
 {
-    const struct train_spec *t = node_ptr(r->node, "train");
-    const struct param *p = node_ptr(r->node, "param");
-    const double *w = r->in[0].data, *g = r->in[1].data, *m = r->in[2].data, *v = r->in[3].data, scale = clipped(r, 4);
-    double *w1 = r->out[0].data, *m1 = r->out[1].data, *v1 = r->out[2].data;
-    double lr = train_lr(t, r->step), k = (double)(r->step + 1);
-    double c1 = 1 - pow(t->beta1, k), c2 = 1 - pow(t->beta2, k);
-    for (int64_t i = 0; i < tensor_count(&r->in[0]); i++) {
-        double d = g[i] * scale;
-        m1[i] = t->beta1 * m[i] + (1 - t->beta1) * d;
-        v1[i] = t->beta2 * v[i] + (1 - t->beta2) * d * d;
-        w1[i] = w[i] * (1 - lr * p->decay) - lr / c1 * m1[i] / (sqrt(v1[i]) / sqrt(c2) + t->eps);
-    }
+    if (!isnan(update_factor(r, k)))
+        return false;
+    for (int o = 0; o < arrlen(r->node->out); o++)
+        memcpy(r->out[o].data, r->in[o ? 1 + o : 0].data, sizeof(double) * (size_t)tensor_count(&r->out[o]));
+    return true;
 }
 
-/* The optimizer's own reference, from what was kept. */
-static void redo(struct reference *r, int states, void (*update)(struct reference *))
+void update_redo(struct reference *r, int states, void (*update)(struct reference *))
 {
     int scale = 2 + states;
     if (r->in[scale].data[0] >= 1) {
@@ -180,108 +181,7 @@ static void redo(struct reference *r, int states, void (*update)(struct referenc
     update(&from_kept);
 }
 
-static void ref_adamw_redo(struct reference *r)
-{
-    redo(r, 2, ref_adamw);
-}
-
-#define SETTING(field, most) {#field, offsetof(struct train_spec, field), most}
-
-static const struct optimizer adamw = {
-    .state = {"m", "v"},
-    .setting = {SETTING(beta1, 1), SETTING(beta2, 1), SETTING(eps, INFINITY)},
-    .redo = &op_adamw_redo,
-};
-
-const struct op op_adamw = {
-    .name = "adamw",
-    .doc = "w, g, m, v -> the next w, m, v, from g * scale",
-    .args = "w, g, m, v, scale?",
-    .rule = "b.., b.., b.., b.., - -> b.., b.., b..",
-    .flags = OP_INTERNAL | OP_GATHERED,
-    .shape = shape_update,
-    .ref = ref_adamw,
-    .call = "fl_adamw(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %settings)",
-    .optimizer = &adamw,
-};
-
-const struct op op_adamw_redo = {
-    .name = "adamw_redo",
-    .doc = "w, g, m, v as they are -> the same where scale is 1, else adamw of what was kept",
-    .args = "w, g, m, v, scale, kept_w, kept_m, kept_v",
-    .rule = "b.., b.., b.., b.., -, b.., b.., b.. -> b.., b.., b..",
-    .flags = OP_INTERNAL | OP_GATHERED,
-    .shape = shape_update,
-    .ref = ref_adamw_redo,
-    .call = "fl_adamw_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %i6, %i7, %count(i0), %settings)",
-    .optimizer = &adamw,
-};
-
-static void ref_sgd(struct reference *r)
-{
-    const struct train_spec *t = node_ptr(r->node, "train");
-    const struct param *p = node_ptr(r->node, "param");
-    const double *w = r->in[0].data, *g = r->in[1].data, scale = clipped(r, 3), lr = train_lr(t, r->step);
-    bool momentum = arrlen(r->node->out) > 1;
-    for (int64_t i = 0; i < tensor_count(&r->in[0]); i++) {
-        double d = g[i] * scale + p->decay * w[i];
-        if (momentum)
-            d = r->out[1].data[i] = t->momentum * r->in[2].data[i] + d;
-        r->out[0].data[i] = w[i] - lr * d;
-    }
-}
-
-static const char *rule_sgd(const struct node *n)
-{
-    return arrlen(n->in) > 2 && n->in[2] ? "b.., b.., b.., - -> b.., b.." : "b.., b.., b.., - -> b..";
-}
-
-static const char *rule_sgd_redo(const struct node *n)
-{
-    return arrlen(n->in) > 2 && n->in[2] ? "b.., b.., b.., -, b.., b.. -> b.., b.." : "b.., b.., b.., -, b.., b.. -> b..";
-}
-
-static void ref_sgd_redo(struct reference *r)
-{
-    redo(r, 1, ref_sgd);
-}
-
-static bool uses_momentum(const struct train_spec *t)
-{
-    return t->momentum != 0;
-}
-
-static const struct optimizer sgd = {
-    .state = {"m"}, .has_states = uses_momentum, .setting = {SETTING(momentum, INFINITY)}, .redo = &op_sgd_redo,
-};
-
-const struct op op_sgd = {
-    .name = "sgd",
-    .doc = "w, g, momentum -> the next w, momentum, from g * scale",
-    .args = "w, g, m?, scale?",
-    .rule_of = rule_sgd,
-    .factors = "all",
-    .flags = OP_INTERNAL | OP_GATHERED,
-    .shape = shape_update,
-    .ref = ref_sgd,
-    .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %settings)",
-    .optimizer = &sgd,
-};
-
-const struct op op_sgd_redo = {
-    .name = "sgd_redo",
-    .doc = "w, g, momentum as they are -> the same where scale is 1, else sgd of what was kept",
-    .args = "w, g, m?, scale, kept_w, kept_m?",
-    .rule_of = rule_sgd_redo,
-    .factors = "all",
-    .flags = OP_INTERNAL | OP_GATHERED,
-    .shape = shape_update,
-    .ref = ref_sgd_redo,
-    .call = "fl_sgd_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %count(i0), %settings)",
-    .optimizer = &sgd,
-};
-
-static const struct op *const optimizers[] = {&op_adamw, &op_sgd, NULL};
+static const struct op *const optimizers[] = {&op_adamw, &op_adam, &op_sgd, &op_lion, NULL};
 
 const struct op *optimizer_find(const char *name)
 {

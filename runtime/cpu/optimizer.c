@@ -62,29 +62,50 @@ void fl_global_norm(float *y, const float *squares, int64_t n)
 void fl_clip_scale(float *y, const float *norm, float clip)
 {
     float by = clip / (*norm + 1e-6f);
-    *y = by < 1 ? by : 1;
+    *y = !isfinite(*norm) ? NAN : by < 1 ? by : 1;
 }
 
-void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-              float beta1, float beta2, float eps, float decay)
+/* apart: decay acts on the weight, not through the gradient */
+static inline void adam(bool apart, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
+                        int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
 {
     double t = (double)s->step + 1;
-    float step_size = (float)(s->lr / (1 - pow(beta1, t))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, t)));
-    float shrink = 1 - s->lr * decay, by = scale ? *scale : 1, rest1 = 1 - beta1, rest2 = 1 - beta2;
+    float lr = s->lr * lr_scale;
+    float step_size = (float)(lr / (1 - pow(beta1, t))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, t)));
+    float shrink = apart ? 1 - lr * decay : 1, inside = apart ? 0 : decay;
+    float by = scale ? *scale : 1, rest1 = 1 - beta1, rest2 = 1 - beta2;
+    if (isnan(by))
+        return;
 #pragma omp parallel for simd if (n > FL_GRAIN)
     for (int64_t i = 0; i < n; i++) {
         float d = g[i] * by;
+        if (!apart)
+            d += inside * w[i];
         m[i] = beta1 * m[i] + rest1 * d;
         v[i] = beta2 * v[i] + rest2 * d * d;
         w[i] = w[i] * shrink - step_size * m[i] / (sqrtf(v[i]) * inverse_root + eps);
     }
 }
 
-void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
-            float momentum, float decay)
+void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+              float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    float lr = s->lr, by = scale ? *scale : 1;
+    adam(true, s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+}
+
+void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+             float beta1, float beta2, float eps, float decay, float lr_scale)
+{
+    adam(false, s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+}
+
+void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
+            float momentum, float decay, float lr_scale)
+{
+    float lr = s->lr * lr_scale, by = scale ? *scale : 1;
     bool first = s->step == 0;
+    if (isnan(by))
+        return;
 #pragma omp parallel for simd if (n > FL_GRAIN)
     for (int64_t i = 0; i < n; i++) {
         float d = g[i] * by + decay * w[i];
@@ -94,25 +115,61 @@ void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_b
     }
 }
 
-/* The factor is the same on all ranks, and so is the branch. */
-void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay)
+void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
+             float beta2, float decay, float lr_scale)
+{
+    float lr = s->lr * lr_scale, by = scale ? *scale : 1, shrink = 1 - lr * decay, rest1 = 1 - beta1, rest2 = 1 - beta2;
+    if (isnan(by))
+        return;
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * by, ahead = beta1 * m[i] + rest1 * d;
+        w[i] = w[i] * shrink - lr * (float)((ahead > 0) - (ahead < 0));
+        m[i] = beta2 * m[i] + rest2 * d;
+    }
+}
+
+/* The factor is the same on all ranks, and so is the branch. A factor that is no number leaves what was kept. */
+static bool put_back(const float *scale, float *w, const float *kept_w, float *m, const float *kept_m, int64_t n)
 {
     if (*scale >= 1)
-        return;
+        return false;
     fl_copy(w, kept_w, n, sizeof *w);
-    fl_copy(m, kept_m, n, sizeof *m);
+    if (m)
+        fl_copy(m, kept_m, n, sizeof *m);
+    return true;
+}
+
+void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
+                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
+                   float lr_scale)
+{
+    if (!put_back(scale, w, kept_w, m, kept_m, n))
+        return;
     fl_copy(v, kept_v, n, sizeof *v);
-    fl_adamw(s, w, g, m, v, scale, n, beta1, beta2, eps, decay);
+    fl_adamw(s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+}
+
+void fl_adam_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
+                  const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
+                  float lr_scale)
+{
+    if (!put_back(scale, w, kept_w, m, kept_m, n))
+        return;
+    fl_copy(v, kept_v, n, sizeof *v);
+    fl_adam(s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
 }
 
 void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
-                 const float *kept_momentum, int64_t n, float momentum, float decay)
+                 const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale)
 {
-    if (*scale >= 1)
-        return;
-    fl_copy(w, kept_w, n, sizeof *w);
-    if (momentum_buffer)
-        fl_copy(momentum_buffer, kept_momentum, n, sizeof *w);
-    fl_sgd(s, w, g, momentum_buffer, scale, n, momentum, decay);
+    if (put_back(scale, w, kept_w, momentum_buffer, kept_momentum, n))
+        fl_sgd(s, w, g, momentum_buffer, scale, n, momentum, decay, lr_scale);
+}
+
+void fl_lion_redo(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, const float *kept_w,
+                  const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale)
+{
+    if (put_back(scale, w, kept_w, m, kept_m, n))
+        fl_lion(s, w, g, m, scale, n, beta1, beta2, decay, lr_scale);
 }

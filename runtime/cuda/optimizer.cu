@@ -4,7 +4,8 @@
  *
  * Learning rate and step number are read from device memory: they are the next step's when a captured step is replayed. The
  * redo of a step whose norm is known only after it is the same text, so that it gives the same bits: it reads what was kept,
- * and ends at once where the factor, which lies in device memory, is 1. */
+ * and ends at once where the factor, which lies in device memory, is 1. A factor that is no number changes nothing; a redo puts
+ * back what was kept. */
 #include "../check.h"
 #include "../target.h"
 #include <stdlib.h>
@@ -12,23 +13,34 @@
 
 constexpr int64_t CHUNK = 16 * FL_BLOCK;
 
-enum kind { SQUARES, ADAMW, SGD };
+enum kind { SQUARES, ADAMW, ADAM, SGD, LION };
 struct item {
     int64_t n, first;                    /* elements; number of its first block */
-    float *w, *m, *v;                    /* SQUARES: w is the result; SGD: m is the momentum or NULL */
+    float *w, *m, *v;                    /* SQUARES: w is the result; SGD: m is the momentum or NULL; LION: no v */
     const float *g, *scale, *from_w, *from_m, *from_v;
     float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum */
+    float lr_scale;
     int kind;
     bool redo, quads;                    /* quads: all start at multiples of 16 bytes */
 };
 struct alignas(16) quad { float x[4]; };
 
-static __device__ __forceinline__ void adamw(const item &t, float &w, float &m, float &v, float g, float by, float lr, const float *correct)
+/* adamw: decay acts on the weight; adam: through the gradient */
+static __device__ __forceinline__ void adam(const item &t, float &w, float &m, float &v, float g, float by, float lr, const float *correct)
 {
-    float gi = g * by;
+    float gi = g * by, shrunk = t.kind == ADAMW ? w - lr * t.decay * w : w;
+    if (t.kind == ADAM)
+        gi += t.decay * w;
     m = t.beta1 * m + (1 - t.beta1) * gi;
     v = t.beta2 * v + (1 - t.beta2) * gi * gi;
-    w = w - lr * t.decay * w - lr / correct[0] * m / (sqrtf(v) / correct[1] + t.eps);
+    w = shrunk - lr / correct[0] * m / (sqrtf(v) / correct[1] + t.eps);
+}
+
+static __device__ __forceinline__ void lion(const item &t, float &w, float &m, float g, float by, float lr)
+{
+    float gi = g * by, ahead = t.beta1 * m + (1 - t.beta1) * gi;
+    w = w * (1 - lr * t.decay) - lr * (float)((ahead > 0) - (ahead < 0));
+    m = t.beta2 * m + (1 - t.beta2) * gi;
 }
 
 static __device__ __forceinline__ void sgd(const item &t, float &w, float &m, float g, float by, float lr)
@@ -51,8 +63,12 @@ template <int W, typename Q> static __device__ __forceinline__ void update(const
     const float *gx = (const float *)&g;
     FL_UNROLL
     for (int e = 0; e < W; e++) {
-        if (t.kind == ADAMW)
-            adamw(t, wx[e], mx[e], vx[e], gx[e], by, lr, correct);
+        if (by != by)
+            continue;
+        if (t.kind == ADAMW || t.kind == ADAM)
+            adam(t, wx[e], mx[e], vx[e], gx[e], by, lr, correct);
+        else if (t.kind == LION)
+            lion(t, wx[e], mx[e], gx[e], by, lr);
         else
             sgd(t, wx[e], mx[e], gx[e], by, lr);
     }
@@ -101,8 +117,8 @@ __global__ void gathered_kernel(const item *items, int count, double *parts, con
             parts[blockIdx.x] = sum;
         return;
     }
-    float by = t.scale ? *t.scale : 1.0f, lr = s->lr;
-    if (t.redo && by >= 1.0f)
+    float by = t.scale ? *t.scale : 1.0f, lr = s->lr * t.lr_scale;
+    if (t.redo ? by >= 1.0f : by != by)
         return;
     if (threadIdx.x == 0) {
         correct[0] = (float)(1 - pow((double)t.beta1, (double)s->step + 1));
@@ -224,45 +240,62 @@ extern "C" void fl_square_sum(float *y, const float *x, int64_t n)
     gather(t, NULL);
 }
 
-static void gather_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *from_w,
-                         const float *from_m, const float *from_v, bool redo, int64_t n, float beta1, float beta2, float eps, float decay)
+static void gather_update(int kind, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
+                          const float *from_w, const float *from_m, const float *from_v, bool redo, int64_t n, float beta1,
+                          float beta2, float eps, float decay, float lr_scale)
 {
-    item t = of_kind(ADAMW, n);
+    item t = of_kind(kind, n);
     t.w = w, t.m = m, t.v = v, t.g = g, t.scale = scale, t.from_w = from_w, t.from_m = from_m, t.from_v = from_v, t.redo = redo;
-    t.beta1 = beta1, t.beta2 = beta2, t.eps = eps, t.decay = decay;
+    t.beta1 = beta1, t.beta2 = beta2, t.eps = eps, t.decay = decay, t.lr_scale = lr_scale;
     gather(t, s);
 }
 
 extern "C" void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-                         float beta1, float beta2, float eps, float decay)
+                         float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    gather_adamw(s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay);
+    gather_update(ADAMW, s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay, lr_scale);
+}
+
+extern "C" void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
+                        float beta1, float beta2, float eps, float decay, float lr_scale)
+{
+    gather_update(ADAM, s, w, g, m, v, scale, w, m, v, false, n, beta1, beta2, eps, decay, lr_scale);
 }
 
 extern "C" void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
                               const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
-                              float eps, float decay)
+                              float eps, float decay, float lr_scale)
 {
-    gather_adamw(s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay);
+    gather_update(ADAMW, s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay, lr_scale);
 }
 
-static void gather_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, const float *from_w,
-                       const float *from_buffer, bool redo, int64_t n, float momentum, float decay)
+extern "C" void fl_adam_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
+                             const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
+                             float eps, float decay, float lr_scale)
 {
-    item t = of_kind(SGD, n);
-    t.w = w, t.m = buffer, t.g = g, t.scale = scale, t.from_w = from_w, t.from_m = from_buffer, t.redo = redo;
-    t.beta1 = momentum, t.decay = decay;
-    gather(t, s);
+    gather_update(ADAM, s, w, g, m, v, scale, kept_w, kept_m, kept_v, true, n, beta1, beta2, eps, decay, lr_scale);
 }
 
 extern "C" void fl_sgd(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale, int64_t n,
-                       float momentum, float decay)
+                       float momentum, float decay, float lr_scale)
 {
-    gather_sgd(s, w, g, buffer, scale, w, buffer, false, n, momentum, decay);
+    gather_update(SGD, s, w, g, buffer, NULL, scale, w, buffer, NULL, false, n, momentum, 0, 0, decay, lr_scale);
 }
 
 extern "C" void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *buffer, const float *scale,
-                            const float *kept_w, const float *kept_buffer, int64_t n, float momentum, float decay)
+                            const float *kept_w, const float *kept_buffer, int64_t n, float momentum, float decay, float lr_scale)
 {
-    gather_sgd(s, w, g, buffer, scale, kept_w, kept_buffer, true, n, momentum, decay);
+    gather_update(SGD, s, w, g, buffer, NULL, scale, kept_w, kept_buffer, NULL, true, n, momentum, 0, 0, decay, lr_scale);
+}
+
+extern "C" void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
+                        float beta2, float decay, float lr_scale)
+{
+    gather_update(LION, s, w, g, m, NULL, scale, w, m, NULL, false, n, beta1, beta2, 0, decay, lr_scale);
+}
+
+extern "C" void fl_lion_redo(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, const float *kept_w,
+                             const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale)
+{
+    gather_update(LION, s, w, g, m, NULL, scale, kept_w, kept_m, NULL, true, n, beta1, beta2, 0, decay, lr_scale);
 }

@@ -149,7 +149,7 @@ extern "C" void fl_global_norm(float *y, const float *squares, int64_t n)
 
 __global__ void clip_scale_kernel(float *y, const float *norm, float clip)
 {
-    *y = fminf(1.0f, clip / (*norm + 1e-6f));
+    *y = isfinite(*norm) ? fminf(1.0f, clip / (*norm + 1e-6f)) : NAN;
 }
 
 extern "C" void fl_clip_scale(float *y, const float *norm, float clip)

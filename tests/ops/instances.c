@@ -256,7 +256,7 @@ static void clip_one(struct node *n, struct dim **out)
 
 static struct train_spec training = {.lr_peak = 0.1, .lr_warmup = 2, .steps = 10, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-3,
                                      .momentum = 0.8};
-static struct param trained = {.decay = 0.1};
+static struct param trained = {.decay = 0.1, .lr_scale = 0.5};
 
 static void update(struct node *n, struct dim **out)
 {
@@ -344,6 +344,9 @@ const struct instance instances[] = {
     {&op_sgd, "f MN, f MN, f MN, p", update}, {&op_sgd, "f MN, f MN, -, -", update},
     {&op_adamw_redo, "f MN, f MN, f MN, p MN, c, f MN, f MN, p MN", update},
     {&op_sgd_redo, "f MN, f MN, f MN, c, f MN, f MN", update}, {&op_sgd_redo, "f MN, f MN, -, c, f MN, -", update},
+    {&op_adam, "f MN, f MN, f MN, p MN, p", update}, {&op_lion, "f MN, f MN, f MN, p", update},
+    {&op_adam_redo, "f M, f M, f M, p M, c, f M, f M, p M", update},
+    {&op_lion_redo, "f MN, f MN, f MN, c, f MN, f MN", update},
     {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
     {NULL},

@@ -175,7 +175,7 @@ static void train(struct fl_run *run)
     fl_clip_scale(at(run, AT_SCALAR + 4), at(run, AT_SCALAR + 3), 1);
     fl_write_output(run, NORM, 0, at(run, AT_SCALAR + 3));
     fl_adamw(&run->step, at(run, AT_W), at(run, AT_G), at(run, AT_M), at(run, AT_V), at(run, AT_SCALAR + 4), W, 0.9f,
-             0.95f, 1e-8f, 0.1f);
+             0.95f, 1e-8f, 0.1f, 1);
 }
 
 static void evaluate(struct fl_run *run)

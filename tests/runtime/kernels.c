@@ -255,13 +255,15 @@ static void ropes(void **state)
     }
 }
 
-/* An update ahead of its factor and then redone has the bits of one that knew the factor, 1 or less. */
+/* An update ahead of its factor and then redone has the bits of one that knew the factor: 1, less, or no number, with which
+ * nothing changes. Lion and Adam also against float64. */
 static void redone(const struct fl_step *s)
 {
     enum { N = 100 };
-    for (int k = 0; k < 6; k++) {
-        float scale = k % 2 ? 0.3f : 1.0f, *now[3], *late[3], *kept[3], *g = random_array(N, 77);
-        bool momentum = k / 2 != 2;
+    for (int k = 0; k < 15; k++) {
+        int kind = k / 3;
+        float scale = k % 3 == 0 ? 1.0f : k % 3 == 1 ? 0.3f : NAN, *now[3], *late[3], *kept[3], *g = random_array(N, 77);
+        bool momentum = kind == 1;
         for (int j = 0; j < 3; j++) {
             now[j] = random_array(N, 70 + (uint64_t)j);
             for (int i = 0; i < N && j == 2; i++)
@@ -271,17 +273,38 @@ static void redone(const struct fl_step *s)
             memcpy(late[j], now[j], N * sizeof(float));
             memcpy(kept[j], now[j], N * sizeof(float));
         }
-        if (k < 2) {
-            fl_adamw(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f);
-            fl_adamw(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f);
-            fl_adamw_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f);
+        if (kind == 0) {
+            fl_adamw(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+            fl_adamw(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+            fl_adamw_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+        } else if (kind < 3) {
+            fl_sgd(s, now[0], g, momentum ? now[1] : NULL, &scale, N, 0.9f, 0.1f, 1);
+            fl_sgd(s, late[0], g, momentum ? late[1] : NULL, NULL, N, 0.9f, 0.1f, 1);
+            fl_sgd_redo(s, late[0], g, momentum ? late[1] : NULL, &scale, kept[0], momentum ? kept[1] : NULL, N, 0.9f, 0.1f, 1);
+        } else if (kind == 3) {
+            fl_lion(s, now[0], g, now[1], &scale, N, 0.9f, 0.95f, 0.1f, 0.5f);
+            fl_lion(s, late[0], g, late[1], NULL, N, 0.9f, 0.95f, 0.1f, 0.5f);
+            fl_lion_redo(s, late[0], g, late[1], &scale, kept[0], kept[1], N, 0.9f, 0.95f, 0.1f, 0.5f);
         } else {
-            fl_sgd(s, now[0], g, momentum ? now[1] : NULL, &scale, N, 0.9f, 0.1f);
-            fl_sgd(s, late[0], g, momentum ? late[1] : NULL, NULL, N, 0.9f, 0.1f);
-            fl_sgd_redo(s, late[0], g, momentum ? late[1] : NULL, &scale, kept[0], momentum ? kept[1] : NULL, N, 0.9f, 0.1f);
+            fl_adam(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
+            fl_adam(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
+            fl_adam_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
         }
         for (int j = 0; j < 3; j++)
             assert_memory_equal(now[j], late[j], N * sizeof(float));
+        for (int j = 0; j < 3 && isnan(scale); j++)
+            assert_memory_equal(now[j], kept[j], N * sizeof(float));
+        double wanted[N], lr = s->lr * 0.5, c1 = 1 - pow(0.9, (double)s->step + 1), c2 = 1 - pow(0.95, (double)s->step + 1);
+        for (int i = 0; i < N && kind == 3; i++) {
+            double ahead = 0.9 * kept[1][i] + 0.1 * g[i] * scale;
+            wanted[i] = kept[0][i] * (1 - lr * 0.1) - lr * ((ahead > 0) - (ahead < 0));
+        }
+        for (int i = 0; i < N && kind == 4; i++) {
+            double d = g[i] * scale + 0.1 * kept[0][i], m = 0.9 * kept[1][i] + 0.1 * d, v = 0.95 * kept[2][i] + 0.05 * d * d;
+            wanted[i] = kept[0][i] - lr / c1 * m / (sqrt(v / c2) + 1e-8);
+        }
+        if (kind > 2 && !isnan(scale))
+            check_close(kind == 3 ? "lion" : "adam", now[0], wanted, N, 1e-6);
     }
 }
 
@@ -297,7 +320,7 @@ static void adamw(void **state)
     for (int k = 0; k < 3; k++) {
         struct fl_step s = { .step = k, .lr = 0.01f };
         float *g = random_array(N, 14 + (uint64_t)k);
-        fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f);
+        fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
         redone(&s);
         for (int i = 0; i < N; i++) {
             double d = g[i] * 0.5;
