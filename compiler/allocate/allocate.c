@@ -8,6 +8,7 @@
  * sequential; the order then also says how many micro-batches are under way between them, and that is the number of
  * slots. */
 #include "../base/diag.h"
+#include "../box/post.h"
 #include "../layout/place.h"
 #include "../op.h"
 #include "../passes.h"
@@ -171,8 +172,10 @@ static void touch_region(struct work *w, enum entry e, struct root f, struct reg
                 touch(w, e, def_root(w, n->in[k], f), f, n, n->in[k], w->point[n->id]);
         for (int k = 0; k < arrlen(n->out); k++)
             touch(w, e, f, f, n, n->out[k], w->end[n->id]);
-        if (n->op == &op_box_post)
+        if (n->op == &op_box_post && !post_each(n))
             touch_posted(w, n);
+        for (int k = 0; n->op == &op_box_post && post_each(n) && k < arrlen(n->in); k++)
+            touch(w, e, f, f, n, ((const struct node *)node_ptr(n, "of"))->out[node_ints(n, "operands")[k]], w->point[n->id]);
         if (n->wide)
             live(n->wide, w->point[n->id], w->end[n->id]);
         if (!n->body)

@@ -3,6 +3,10 @@
  * and the collective itself, in its place in UPDATE, only waits. So what is reduced, and in which order of adding, is as
  * without; when is another matter.
  *
+ * Shares of gradients (ZeRO-2 and 3) are made in the backward itself, in every micro-batch. There the collectives of a
+ * bucket become one, which stands at the end of the region with the accumulations behind it; the post stands where the last of
+ * its operands is made.
+ *
  * A post stands in the region of its operands and is made once per block of it, or once for several (`buckets`); the text
  * does not grow with either. Posts over one communicator are made in the order of the program, on all ranks of the stage. */
 #include "boxer.h"
@@ -115,10 +119,16 @@ static void post_regions(struct posting *w, struct region *r)
     post_region(w, r);
 }
 
+static void post_shares(struct physical *p, struct stage *s, struct region *r, int *number);
+
 void stage_post(struct physical *p, struct stage *s)
 {
     struct region *update = s->phase[ENTRY_TRAIN][PHASE_UPDATE][0];
     int number = 0;
+    struct root *micro = stage_roots(s, ENTRY_TRAIN);
+    for (int k = 0; k < arrlen(micro); k++)
+        if (micro[k].phase == PHASE_BACKWARD || micro[k].phase == PHASE_WEIGHT)
+            post_shares(p, s, micro[k].region, &number);
     for (int i = 0; update && i < arrlen(update->nodes); i++) {
         struct node *n = update->nodes[i];
         if (!(n->op->flags & OP_BOXING) || n->op == &op_box_stage_reduce || node_int(n, "comm", -1) < 0)
@@ -140,6 +150,119 @@ void stage_post(struct physical *p, struct stage *s)
         if (rest > 1)
             node_set_int(n, "rest", number++);
     }
+}
+
+/* ---- shares of gradients, in the backward ---- */
+
+static void find_readers(const struct region *r, const struct value *v, struct node ***readers)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        for (int k = 0; k < arrlen(r->nodes[i]->in); k++)
+            if (r->nodes[i]->in[k] == v)
+                arrput(*readers, r->nodes[i]);
+        if (r->nodes[i]->body)
+            find_readers(r->nodes[i]->body, v, readers);
+    }
+}
+
+/* A reduction to shares whose result nobody in the region reads but an accumulation: it may end late. */
+static bool ends_late(const struct region *r, const struct node *n, struct node **accumulate)
+{
+    struct node **readers = NULL;
+    *accumulate = NULL;
+    if (n->op != &op_box_reduce_scatter || node_int(n, "dim", 0) != DIM_FLAT || arrlen(n->in) != 1 || n->in[0]->region != r ||
+        !n->in[0]->def)
+        return false;
+    find_readers(r, n->out[0], &readers);
+    for (int i = 0; i < arrlen(r->results); i++)
+        if (r->results[i] == n->out[0])
+            return false;
+    if (arrlen(readers) == 1 && readers[0]->op == &op_box_accumulate && arrlen(readers[0]->in) == 1 && readers[0]->region == r)
+        *accumulate = readers[0];
+    return !arrlen(readers) || *accumulate;
+}
+
+static void take_out(struct region *r, const struct node *n)
+{
+    arrdel(r->nodes, place_in(r, n));
+}
+
+/* Before what is sent on, which stands last. */
+static void put_last(struct region *r, struct node *n)
+{
+    int at = (int)arrlen(r->nodes);
+    while (at && r->nodes[at - 1]->op == &op_box_send)
+        at--;
+    arrins(r->nodes, at, n);
+}
+
+static bool alike(const struct node *a, const struct node *b)
+{
+    return node_int(a, "comm", -1) == node_int(b, "comm", -1) && node_int(a, "axes", 0) == node_int(b, "axes", 0) &&
+           node_int(a, "reduce", 0) == node_int(b, "reduce", 0) && a->in[0]->type == b->in[0]->type;
+}
+
+struct late { struct node **nodes, **accumulates; int64_t bytes; };
+
+static void end_late(struct physical *p, struct stage *s, struct region *r, struct late *l, int *number)
+{
+    struct node *all = l->nodes[0];
+    struct posting w = {.p = p, .s = s, .of = all, .number = number};
+    int *operands = NULL;
+    for (int i = 0; i < arrlen(l->nodes); i++) {
+        take_out(r, l->nodes[i]);
+        if (i) {
+            struct value *out = l->nodes[i]->out[0];
+            arrput(all->in, l->nodes[i]->in[0]);
+            arrput(all->need, l->nodes[i]->need[0]);
+            arrput(all->out, out);
+            out->def = all;
+            out->def_index = i;
+        }
+        if (l->accumulates[i])
+            take_out(r, l->accumulates[i]);
+        arrput(operands, i);
+        arrput(w.posted, -1);
+    }
+    put_last(r, all);
+    for (int i = 0; i < arrlen(l->nodes); i++)
+        if (l->accumulates[i])
+            put_last(r, l->accumulates[i]);
+    post(&w, r, operands, 1);
+    node_set_ints(all, "posted", w.posted, (int)arrlen(w.posted));
+}
+
+enum { DEFAULT_BUCKET = 4 << 20 };       /* of shares without a `buckets` line: small gradients go along with large ones */
+
+static void post_shares(struct physical *p, struct stage *s, struct region *r, int *number)
+{
+    int64_t limit = p->module->plan->shard.bucket_bytes ? p->module->plan->shard.bucket_bytes : DEFAULT_BUCKET;
+    struct late *buckets = NULL;
+    bool open = false;
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        struct node *n = r->nodes[i], *accumulate;
+        if (n->body) {
+            post_shares(p, s, n->body, number);
+            open = false;
+        }
+        if (!ends_late(r, n, &accumulate))
+            continue;
+        int64_t more = value_local_bytes(n->in[0], p->mesh);
+        open = open && alike(arrlast(buckets).nodes[0], n) && arrlast(buckets).bytes + more <= limit;
+        if (!open)
+            arrput(buckets, ((struct late){0}));
+        open = true;
+        arrput(arrlast(buckets).nodes, n);
+        arrput(arrlast(buckets).accumulates, accumulate);
+        arrlast(buckets).bytes += more;
+    }
+    for (int i = 0; i < arrlen(buckets); i++)
+        end_late(p, s, r, &buckets[i], number);
+}
+
+bool post_each(const struct node *n)
+{
+    return ((const struct node *)node_ptr(n, "of"))->region == n->region;
 }
 
 bool post_due(const struct node *n, int64_t block, int64_t *first, int64_t *end)

@@ -2,7 +2,7 @@
  *
  *   contraction    its share of the FLOPs / rate, and its tensors once through memory
  *   other ops      what they read and write / bandwidth of memory, and their exponentials
- *   collective     alpha-beta, as in the choice of layouts
+ *   collective     alpha-beta, as in the choice of layouts; of what is reduced beside the backward, what sticks out
  *   every call     a fixed time
  *   link           alpha-beta; it delays who waits for it, not who sends
  *   host memory    alpha-beta; copies to and from it run beside the kernels of their firing, but for ranks that share cores
@@ -103,7 +103,7 @@ static double fused_exponentials(const struct node *n)
     return exponentials(n->op->expr ? n->op->expr : node_str(n, "expr"));
 }
 
-static double collective_seconds(const struct physical *p, const struct node *n)
+double collective_seconds(const struct physical *p, const struct node *n, double bytes)
 {
     static const struct { const char *name; enum step_kind kind; double halves; } kinds[] = {
         {"all_gather", STEP_ALL_GATHER, 1},         {"all_reduce", STEP_ALL_REDUCE, 2},
@@ -117,7 +117,7 @@ static double collective_seconds(const struct physical *p, const struct node *n)
             parts *= p->mesh->axis[a].size;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds && parts > 1; k++)
         if (!strcmp(communication_kind(n), kinds[k].name))
-            return step_seconds(kinds[k].kind, kinds[k].halves * (parts - 1) / parts * (double)communication_bytes(p, n),
+            return step_seconds(kinds[k].kind, kinds[k].halves * (parts - 1) / parts * bytes,
                                 p->mesh, axes);
     return 0;
 }
@@ -130,10 +130,10 @@ static bool crosses_memories(const struct node *n)
 double node_seconds(const struct physical *p, const struct node *n)
 {
     const struct cluster *c = cluster_of(p);
-    if (n->body || n->op->flags & OP_SOURCE || n->op == &op_box_send || n->op == &op_box_recv)
+    if (n->body || n->op->flags & OP_SOURCE || n->op == &op_box_send || n->op == &op_box_recv || n->op == &op_box_post)
         return 0;
     if (is_communication(n))
-        return collective_seconds(p, n);
+        return collective_seconds(p, n, (double)communication_bytes(p, n));
     if (crosses_memories(n))
         return c->host_latency + (double)value_local_bytes(n->out[0], p->mesh) / (c->host * share(p));
     double bytes = moved_bytes(p, n);
@@ -295,17 +295,24 @@ struct prediction predict(const struct module *m)
         struct work all = {0};
         double seconds = 0;
         double here = duration(p, s, PHASE_COUNT, 0) * mb + duration(p, s, PHASE_SETUP, 0) + duration(p, s, PHASE_UPDATE, 0);
+        struct work update = region_work(p, p->stages[s].phase[ENTRY_TRAIN][PHASE_UPDATE][0]);
+        double hidden = fmin(hidden_seconds(p, s), update.comm);
+        here -= hidden;
         once = fmax(once, here);
         for (int f = 0; f < PHASES; f++)
             for (int k = 0; k < MAX_CHUNK; k++) {
                 const struct region *r = p->stages[s].phase[ENTRY_TRAIN][f][k];
                 struct work w = region_work(p, r);
                 double times = phase_per_microbatch((enum phase)f) ? mb : 1;
+                double beside = fmin(phase_hidden_seconds(p, r), w.comm);
+                w.comm -= beside;
                 double lasts = work_seconds(p, &w);
                 c.lasts[(s * PHASES + f) * MAX_CHUNK + k] = lasts;
                 work_add(&all, &w, times);
                 seconds += lasts * times;
             }
+        seconds -= hidden;
+        all.comm -= hidden;
         x.host_bytes = fmax(x.host_bytes, all.host_bytes);
         if (seconds > most) {
             most = seconds;

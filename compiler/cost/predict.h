@@ -18,4 +18,9 @@ struct prediction {
 struct prediction predict(const struct module *m);
 /* Seconds of one run of a node of a stage program, on the rank with the largest parts. */
 double node_seconds(const struct physical *p, const struct node *n);
+double collective_seconds(const struct physical *p, const struct node *n, double bytes);     /* of one call that takes so much */
+/* Of what the stage's UPDATE reduces: the seconds that go by beside its backward. hidden.c */
+double hidden_seconds(const struct physical *p, int stage);
+/* The same of what a phase both starts and waits for itself, each time. */
+double phase_hidden_seconds(const struct physical *p, const struct region *root);
 #endif

@@ -2,6 +2,7 @@
  * collective at root may work over a whole stack of blocks; stacks are contiguous, so the blocks count as outer dims.
  */
 #include "../interpret/interpret.h"
+#include "../box/post.h"
 #include "emitter.h"
 #include <string.h>
 
@@ -261,7 +262,7 @@ static void post(struct emitter *e, const struct node *n)
     const int64_t *operands = node_ints(n, "operands");
     long long blocks = node_int(n, "blocks", 1), count = r->count;
     int last = e->p->mesh->axis[e->p->mesh->mb].size - 1;
-    const char *due = last ? mem_printf("mb == %d", n->spoilt == FAULT_EARLY ? 0 : last) : "";
+    const char *due = last && !post_each(n) ? mem_printf("mb == %d", n->spoilt == FAULT_EARLY ? 0 : last) : "";
     if (n->spoilt)
         plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
     if (blocks > 1 && blocks < count)

@@ -1,6 +1,6 @@
 /* plan.json: the plan for scripts and checkers: mesh, classes with their memory, what each of their phases does that
  * concerns other ranks, and the rolled order of a step; communicators, links with slots. A post starts a collective in one
- * micro-batch, for as many pieces as it has times; the collective that waits for its number does so in update. A step of train is: phase count
+ * micro-batch (-1: in each), for as many pieces as it has times; what waits for its number stands in update (in that phase). A step of train is: phase count
  * for every micro-batch, setup, the firings of the order, update; of the other entries: count for every micro-batch, setup,
  * forward chunk by chunk for every micro-batch, update. */
 #include "../box/post.h"
@@ -38,7 +38,7 @@ static void add_act(struct node *n, void *context)
         json_array_append_new(a->list, json_pack("{s:s, s:i, s:i, s:i, s:I}", "act", "post", "number",
                                                  (int)node_int(n, "number", 0), "communicator",
                                                  (int)node_int(node_ptr(n, "of"), "comm", -1), "microbatch",
-                                                 a->p->mesh->axis[a->p->mesh->mb].size - 1, "times", (json_int_t)post_times(n)));
+                                                 post_each(n) ? -1 : a->p->mesh->axis[a->p->mesh->mb].size - 1, "times", (json_int_t)post_times(n)));
     } else if (n->op == &op_box_recv || n->op == &op_box_send) {
         json_array_append_new(a->list, json_pack("{s:s, s:i}", "act", n->op == &op_box_recv ? "receive" : "send", "link",
                                                  (int)node_int(n, "link", 0)));

@@ -94,7 +94,7 @@ static void post(struct machine *m, const struct node *n)
 {
     int64_t first, end, block = region_block(m, n->region);
     const struct mesh *mesh = m->run->mesh;
-    if (m->run->microbatch != (n->spoilt == FAULT_EARLY ? 0 : mesh->axis[mesh->mb].size - 1))
+    if (!post_each(n) && m->run->microbatch != (n->spoilt == FAULT_EARLY ? 0 : mesh->axis[mesh->mb].size - 1))
         return;
     if (region_depth(n->region) > 1) {
         first = block;

@@ -91,9 +91,9 @@ static void entry_print(FILE *to, const struct physical *p, const struct certifi
             traffic_print(to, p, &traffic[i]);
         struct node **posts = entry == ENTRY_TRAIN ? stage_posts(&p->stages[s]) : NULL;
         for (int i = 0; i < arrlen(posts); i++)
-            fprintf(to, "    posts    %6lld times  over %s in %s of micro-batch %d, waited for in update\n",
-                    (long long)post_times(posts[i]), node_str(posts[i], "over"), phase_name[posts[i]->phase],
-                    p->mesh->axis[p->mesh->mb].size - 1);
+            fprintf(to, "    posts    %6lld times  over %s in %s of %s\n", (long long)post_times(posts[i]), node_str(posts[i], "over"),
+                    phase_name[posts[i]->phase], post_each(posts[i]) ? "each micro-batch, waited for there"
+                    : mem_printf("micro-batch %d, waited for in update", p->mesh->axis[p->mesh->mb].size - 1));
         int comms = comm_streams(p) * COMM_BLOCKS, links = stage_links(p, s) * LINK_BLOCKS;
         if (entry == ENTRY_TRAIN && target_of(p->module)->resident)
             fprintf(to, "    under way at once: %d of %d blocks (collectives on %d streams, %d links)\n", comms + links,

@@ -145,8 +145,8 @@ static void print_posts(FILE *to, const struct physical *p, const struct stage *
     for (int i = 0; i < arrlen(posts); i++) {
         const struct node *n = posts[i], *of = node_ptr(n, "of");
         int64_t blocks = node_int(n, "blocks", 1);
-        fprintf(to, "  posted in %s of micro-batch %d%s: %s over %s of %d tensor%s, %lld times %.3f MiB\n", phase_name[n->phase],
-                p->mesh->axis[p->mesh->mb].size - 1,
+        fprintf(to, "  posted in %s of %s%s: %s over %s of %d tensor%s, %lld times %.3f MiB\n", phase_name[n->phase],
+                post_each(n) ? "each micro-batch" : mem_printf("micro-batch %d", p->mesh->axis[p->mesh->mb].size - 1),
                 !n->region->parent ? "" : blocks > 1 ? mem_printf(", after every %lld blocks", (long long)blocks)
                                                      : ", after every block", of->op->name + strlen("box_"), node_str(n, "over"),
                 (int)arrlen(n->in), arrlen(n->in) == 1 ? "" : "s", (long long)post_times(n),
@@ -160,7 +160,7 @@ static json_t *posts_json(const struct physical *p, const struct stage *s)
     json_t *list = json_array();
     for (int i = 0; i < arrlen(posts); i++) {
         const struct node *n = posts[i], *of = node_ptr(n, "of");
-        json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "number", i, "phase",
+        json_array_append_new(list, json_pack("{s:i, s:b, s:s, s:s, s:s, s:i, s:I, s:I, s:I}", "number", i, "each", post_each(n), "phase",
                                               phase_name[n->phase], "kind", of->op->name + strlen("box_"), "over",
                                               node_str(n, "over"), "tensors", (int)arrlen(n->in), "blocks",
                                               (json_int_t)node_int(n, "blocks", 1), "times", (json_int_t)post_times(n), "bytes",

@@ -58,7 +58,6 @@ static bool is(json_t *o, const char *key, const char *value)
 }
 
 /* ---- one stage's step, flat ---- */
-
 struct act { json_t *what; int kind, link, microbatch; };        /* kind: 0 receive, 1 send, 2 meet */
 struct step { struct act *acts; int n, room, at; };
 
@@ -134,7 +133,6 @@ static void list_step(struct step *s, json_t *class, const char *entry)
 }
 
 /* ---- the run ---- */
-
 static bool member(json_t *comm, int stage)
 {
     size_t i;
@@ -237,8 +235,9 @@ static void check_collectives(json_t *class)
     json_array_foreach(get(class, "phases"), i, p)
         json_array_foreach(get(p, "acts"), k, a) {
             bool post = is(a, "act", "post"), beside = is(p, "phase", "backward") || is(p, "phase", "weight");
-            int number = post ? whole(a, "number", 0, 1 << 16) : 0;
-            if (post && (over[number] || !beside || whole(a, "microbatch", 0, 1 << 25) != microbatches - 1))
+            int number = post ? whole(a, "number", 0, 1 << 16) : 0, each = ((int)i + 1) << 16;
+            int when = post ? whole(a, "microbatch", -1, 1 << 25) : 0;
+            if (post && (over[number] || !beside || (when != microbatches - 1 && when != -1)))
                 refuse("a post stands twice, or in %s, or in another micro-batch", text(p, "phase"));
             if (!post && !is(a, "act", "collective"))
                 continue;
@@ -246,10 +245,10 @@ static void check_collectives(json_t *class)
             json_array_foreach(get(json_array_get(comms, (size_t)comm), "axes"), w, x)
                 if (!strcmp(json_string_value(x), text(plan, "pipeline")))
                     refuse("a collective of one stage over the pipeline");
-            over[number] = post ? comm + 1 : over[number];
+            over[number] = post ? comm + 1 + (when < 0 ? each : 0) : over[number];
             json_array_foreach(json_object_get(a, "waits"), w, x) {
                 number = (int)json_integer_value(x) & 0xffff;
-                if (over[number] != comm + 1 || !is(p, "phase", "update"))
+                if (over[number] != comm + 1 + (is(p, "phase", "update") ? 0 : each))
                     refuse("a wait in %s for what was not posted", text(p, "phase"));
                 over[number] = 0;
             }
@@ -303,7 +302,6 @@ static bool sound(void)
 }
 
 /* ---- mutants ---- */
-
 static int tried, survived;
 
 static void try_mutant(const char *what)
