@@ -4,6 +4,7 @@
  * each accumulation stops before the last micro-batch; each input is read one micro-batch late; each stage computes
  * other blocks than its own. Compared are loss, norm, all weights and all optimizer states of every rank after two
  * steps. */
+#include "box/post.h"
 #include "base/diag.h"
 #include "interpret/interpret.h"
 #include "passes.h"
@@ -107,7 +108,7 @@ static bool applies(const struct trials *t, const struct node *n, enum fault f)
     case FAULT_TWICE: return reduces(n) && node_int(n, "reduce", REDUCE_SUM) == REDUCE_SUM &&
             (n->op != &op_box_accumulate || many);
     case FAULT_GROUP: return is_collective(n) && others && parts > 1;
-    case FAULT_EARLY: return n->op == &op_box_accumulate && many;
+    case FAULT_EARLY: return (n->op == &op_box_accumulate || (n->op == &op_box_post && !post_each(n))) && many;
     case FAULT_MICROBATCH: return n->op == &op_input && many && n->phase != PHASE_COUNT &&    /* counts are of all of them */
              n->out[0]->lay.ax[m->mb].kind == SBP_S;
     default: return false;
@@ -128,7 +129,7 @@ static bool like(const struct value *a, const struct value *b)
 static void exchange(struct trials *t, int at)
 {
     struct node *n = t->places[at].node;
-    for (int k = 0; k + 1 < arrlen(n->in) && n->op->flags & OP_BOXING; k++) {
+    for (int k = 0; k + 1 < arrlen(n->in) && n->op->flags & OP_BOXING && n->op != &op_box_post; k++) {
         if (!like(n->in[k], n->in[k + 1]))
             continue;
         struct value *x = n->in[k];
