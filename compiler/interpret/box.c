@@ -76,17 +76,26 @@ static unsigned next_axis(const struct mesh *m, unsigned axes)
     return axes;
 }
 
-/* What a collective takes of a rank: the operand, or, where a post started it, what that was then. */
+static double *room_for_posted(struct cell *c, const struct tensor *t)
+{
+    c->posted = c->posted ? c->posted : malloc(sizeof(double) * (size_t)tensor_elements(t) + 1);
+    if (!c->posted)
+        BUG("out of memory");
+    return c->posted;
+}
+
+/* What a collective takes of a rank: the operand, or, where a post starts it, what that was then. What no post has started
+ * is nothing that anyone could have meant. */
 static struct tensor part(struct machine *m, struct rank *k, const struct node *n, int operand, int64_t block)
 {
     struct tensor t = *cell_read(m, k, n->in[operand], block);
-    const struct cell *c = cell_of(m, k, n->in[operand], block);
+    struct cell *c = cell_of(m, k, n->in[operand], block);
     const int64_t *posted = node_ints(n, "posted");
     if (!posted || posted[operand] < 0)
         return t;
-    if (c->posted_step != m->run->step + 1)
-        BUG("stage %d waits for %s (block %lld), which no post has started", m->stage, n->in[operand]->path, (long long)block);
-    t.data = c->posted;
+    t.data = room_for_posted(c, &t);
+    for (int64_t i = 0; c->posted_step != m->run->step + 1 && i < tensor_elements(&t); i++)
+        t.data[i] = 1e30;
     return t;
 }
 
@@ -107,11 +116,7 @@ static void post(struct machine *m, const struct node *n)
             for (int r = 0; r < m->nrank; r++) {
                 const struct tensor *t = cell_read(m, &m->ranks[r], n->in[k], b);
                 struct cell *c = cell_of(m, &m->ranks[r], n->in[k], b);
-                size_t bytes = sizeof(double) * (size_t)tensor_elements(t);
-                c->posted = c->posted ? c->posted : malloc(bytes + 1);
-                if (!c->posted)
-                    BUG("out of memory");
-                memcpy(c->posted, t->data, bytes);
+                memcpy(room_for_posted(c, t), t->data, sizeof(double) * (size_t)tensor_elements(t));
                 c->posted_step = m->run->step + 1;
             }
 }
