@@ -127,7 +127,7 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
-    fl_report_start(o, done > 0);
+    fl_report_start(o, done);
     bool stop = false;
     int64_t reached = done;
     for (int64_t k = done; k < last && !stop; k++) {

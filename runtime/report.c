@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static FILE *metrics;
@@ -27,7 +28,29 @@ static bool watched(void)
     return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8);
 }
 
-void fl_report_start(const struct fl_options *o, bool append)
+/* A run that died may have gone on behind its last checkpoint: those steps are made again, and stand in the file once. */
+static void take_back(const char *name, int64_t done)
+{
+    struct stat s;
+    char *part = fl_printf("%s.part", name), *text = NULL;
+    size_t room = 0;
+    FILE *from = !stat(name, &s) && S_ISREG(s.st_mode) ? fopen(name, "r") : NULL, *to = from ? fopen(part, "w") : NULL;
+    bool fine = to != NULL;
+    while (fine && getline(&text, &room, from) > 0) {
+        long long step = 0;
+        bool whole = text[strlen(text) - 1] == '\n';
+        if (whole && (sscanf(text, "{\"step\": %lld", &step) != 1 || step <= done))
+            fine = fputs(text, to) >= 0;
+    }
+    if (from)
+        fclose(from);
+    if (to && (fclose(to) || !fine || rename(part, name)))
+        FL_FAIL("is the disk full?", "cannot write %s: %s", part, strerror(errno));
+    free(text);
+    free(part);
+}
+
+void fl_report_start(const struct fl_options *o, int64_t done)
 {
     if (fl_rank_number != 0)
         return;
@@ -36,7 +59,9 @@ void fl_report_start(const struct fl_options *o, bool append)
     if (!o->metrics)
         return;
     metrics_name = o->metrics;
-    metrics = fopen(o->metrics, append ? "a" : "w");
+    if (done > 0)
+        take_back(o->metrics, done);
+    metrics = fopen(o->metrics, done > 0 ? "a" : "w");
     if (!metrics)
         FL_FAIL("does its directory exist?", "cannot write %s: %s", o->metrics, strerror(errno));
 }

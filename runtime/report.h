@@ -9,7 +9,8 @@ struct fl_report_step {
     bool has_loss, has_norm;
     double loss, norm, lr, seconds, comm_seconds;
 };
-void fl_report_start(const struct fl_options *o, bool append);
+/* done: steps of an earlier run that this one goes on from. What its metrics say of later ones is taken out. */
+void fl_report_start(const struct fl_options *o, int64_t done);
 void fl_report_step(const struct fl_report_step *s);
 void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
                           const double *value);

@@ -120,7 +120,8 @@ asked)
     plans dp2_tp2
     start dp2_tp2 --save ck --steps 3000
     sleep 1.5
-    kill -USR1 $(ps -o pid= --ppid $job)
+    mpirun=$(grep -l "^PPid:[[:space:]]*$job\$" /proc/[0-9]*/status 2>/dev/null | tr -dc '0-9\n')
+    kill -USR1 "$mpirun" || fail "where is mpirun?"
     wait $job || { cat out; fail "exit code $?"; }
     at=$(sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "ck/$(cat ck/latest)/manifest.json")
     grep -q "^flow: asked to stop: the checkpoint of step $at is in ck" out && [ "$at" -lt 3000 ] || { cat out; fail "at $at"; }

@@ -8,7 +8,12 @@ set -u
 flowc=$1 repo=$2 work=$3 row=$4
 . "$repo/tests/accidents/setup.sh"
 export FL_TIMEOUT=20 FL_MPIRUN="mpirun --oversubscribe"
-pids() { pgrep -f "^$work/.*/run --data"; }
+pids() { # of all ranks of programs of this test
+    local exe
+    for exe in /proc/[0-9]*/exe; do
+        case $(readlink "$exe" 2>/dev/null) in "$work"/*/run) exe=${exe#/proc/} && echo "${exe%/exe}" ;; esac
+    done
+}
 saved() { sed -n 's/.*"step": *\([0-9]*\).*/\1/p' "ck/$(cat ck/latest 2>/dev/null)/manifest.json" 2>/dev/null; }
 lose_one() { # after start number $1, once that has saved something
     for try in $(seq 400); do
@@ -48,12 +53,13 @@ asked)
 retries)
     plans dp2_tp2
     run dp2_tp2 --steps 1600 --save whole || fail "run"
-    "$work/dp2_tp2/launch" --retries 3 --data tokens.bin --save ck --save-every 20 --steps 1600 --quiet >out 2>&1 &
+    "$work/dp2_tp2/launch" --retries 3 --data tokens.bin --save ck --save-every 20 --steps 1600 --quiet --metrics m.jsonl >out 2>&1 &
     job=$!
     lose_one 0
     lose_one 1
     wait $job || { cat out; fail "exit code $?"; }
     grep -q '^launch: .*start 2 of 3' out || { cat out; fail "not two accidents"; }
+    cmp <(seq 1600) <(sed -n 's/{"step": \([0-9]*\), "loss".*/\1/p' m.jsonl) || fail "the metrics have not every step once"
     cmp <(cat whole/step_001600/tensors-*) <(cat ck/step_001600/tensors-*) || fail "other bits" ;;
 on_loss)
     plans dp4 dp2
