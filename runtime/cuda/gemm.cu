@@ -12,12 +12,24 @@ static void check(cublasStatus_t status, int line)
             "cuBLAS failed: %s (status %d)", cublasGetStatusString(status), (int)status);
 }
 
+/* One for all products, which are all on one stream: its size decides what cuBLAS chooses, so the choice is always the same, and
+ * a captured product needs no other memory when it is replayed. */
+constexpr size_t WORKSPACE = 32 << 20;
+static void *workspace(void)
+{
+    static void *p;
+    if (!p)
+        FL_CUDA(cudaMalloc(&p, WORKSPACE));
+    return p;
+}
+
 static cublasHandle_t made(cublasMath_t mode)
 {
     cublasHandle_t h;
     check(cublasCreate(&h), __LINE__);
     check(cublasSetStream(h, fl_stream()), __LINE__);
     check(cublasSetMathMode(h, mode), __LINE__);
+    check(cublasSetWorkspace(h, workspace(), WORKSPACE), __LINE__);      /* after the stream, which takes it away */
     return h;
 }
 

@@ -6,6 +6,7 @@
 
 struct twin_cublas {
     cudaStream_t stream;
+    void *workspace;                     /* the program's; NULL: cuBLAS would take memory itself, also while captured */
 };
 
 const char *cublasGetStatusString(cublasStatus_t status)
@@ -28,7 +29,15 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle)
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
 {
     handle->stream = stream;
+    handle->workspace = NULL;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *workspace, size_t bytes)
+{
+    twin_check_device(workspace, bytes, "cublasSetWorkspace");
+    handle->workspace = workspace;
+    return (uintptr_t)workspace % 256 ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t)
@@ -88,6 +97,8 @@ static void enqueue(cublasHandle_t handle, const char *name, bool ta, bool tb, i
                     long long stride_a, const T *b, int ldb, long long stride_b, float keep, C *c, int ldc, long long stride_c,
                     int batch)
 {
+    if (!handle->workspace)
+        twin_fault("%s: the handle has no workspace since its stream was set", name);
     twin_enqueue(handle->stream, name, [=] {
         for (int i = 0; i < batch; i++)
             multiply(ta, tb, m, n, k, by, a + i * stride_a, lda, b + i * stride_b, ldb, keep, c + i * stride_c, ldc);
