@@ -300,6 +300,14 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 /* a and b of type t, c of type t or f32. */
 void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g);
 
+/* From here on the program works on this value, "gpt.flow:22 h[*].attn.y": on cuda a range for profilers; NULL ends it. */
+#ifdef FL_CUDA_TARGET
+void fl_range(const char *text);
+#define FL_RANGE(text) fl_range(text)
+#else
+#define FL_RANGE(text) ((void)0)
+#endif
+
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
 #ifdef FL_CUDA_TARGET
 }                                        /* of extern "C" */

@@ -171,7 +171,7 @@ static void emit_region(struct emitter *e, struct region *r)
         if (n->path && n->path != path && n->op != &op_param && n->op != &op_constant && n->op != &op_store) {
             path = n->path;
             if (*path)
-                plain(e, "/* %s */", c_comment(path));
+                plain(e, "FL_RANGE(%s);", c_string(n->span.file ? mem_printf("%s %s", span_where(n->span), path) : path));
         }
         if (!silent(n) && !gathers(n) && !only_gathers(n))
             make_gathered(e);
@@ -208,6 +208,7 @@ void emit_phases(struct emitter *e)
             plain(e, "(void)arena, (void)k, (void)mb;%s", e->s->host_bytes ? " (void)host;" : "");
             emit_region(e, roots[i].region);
             make_gathered(e);
+            plain(e, "FL_RANGE(NULL);");
             fputs("}\n\n", e->functions);
         }
     }

@@ -2,6 +2,7 @@
  * a ring of pinned host buffers, so that a step that reads its inputs need not wait for the device. */
 #include "../target.h"
 #include "../check.h"
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,16 @@ extern "C" char *fl_arena_new(int64_t bytes)
     FL_CUDA(cudaMemset(p, FL_ARENA_FILL, (size_t)(bytes > 0 ? bytes : 256)));
     held += bytes;
     return (char *)p;
+}
+
+extern "C" void fl_range(const char *text)
+{
+    static bool open;
+    if (open)
+        nvtxRangePop();
+    open = text;
+    if (text)
+        nvtxRangePushA(text);
 }
 
 /* The host waits for the device; the watchdog may look. */

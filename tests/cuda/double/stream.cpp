@@ -3,6 +3,7 @@
  * wrong numbers under some seed, and a wait that nothing can end as a report. */
 #include "twin.h"
 #include <deque>
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string>
@@ -162,6 +163,22 @@ void twin_drain(void)
                 return false;
         return true;
     });
+}
+
+static int ranges;
+
+int nvtxRangePushA(const char *text)
+{
+    if (!text || ranges)
+        twin_fault("nvtxRangePushA: a range within another, or without a name");
+    return ranges++;
+}
+
+int nvtxRangePop(void)
+{
+    if (!ranges)
+        twin_fault("nvtxRangePop: no range is open");
+    return --ranges;
 }
 
 const char *cudaGetErrorString(cudaError_t status)
