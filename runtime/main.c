@@ -3,6 +3,7 @@
 #include "identity.h"
 #include "loop.h"
 #include "options.h"
+#include "selftest.h"
 #include "target.h"
 #include <mpi.h>
 #include <stdio.h>
@@ -90,12 +91,16 @@ int main(int argc, char **argv)
     fl_waiting("all ranks");
     connect_ranks(&run);
     fl_waiting(NULL);
-    fl_loop(&run, &options);
+    bool right = true;
+    if (options.selftest)
+        right = fl_selftest(&run);
+    else
+        fl_loop(&run, &options);
     fl_comm_stop();
     fl_target_stop();
     fl_watchdog_stop();
     free(run.comm);
     free(run.link);
     FL_MPI(MPI_Finalize());
-    return 0;
+    return right ? 0 : 1;
 }

@@ -69,6 +69,7 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--resume", "DIR", "go on from a checkpoint", TEXT, &o->resume },
         { "--metrics", "F.jsonl", "write one JSON object per step", TEXT, &o->metrics },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },
+        { "--selftest", "", "check kernels and collectives on this machine, and end", FLAG, &o->selftest },
         { "--no-graph", "", "cuda: queue every step call by call", FLAG, &o->no_graph },
         { "--quiet", "", "no step lines", FLAG, &o->quiet },
         { 0 },

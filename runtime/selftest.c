@@ -1,0 +1,382 @@
+/* --selftest: the kernels of the target against plain loops in float64, and the collectives of the program's communicators
+ * against what they must give. Sizes are odd, so that every kernel has a rest. On a GPU this is what proves the few device
+ * primitives that no host can run. */
+#include "selftest.h"
+#include "agree.h"
+#include "check.h"
+#include "fl_random.h"
+#include "target.h"
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM = 32 << 20 };
+static char *room;                       /* memory of the target; every check starts anew */
+static int64_t used;
+static int failed;
+
+static void *piece(int64_t bytes)
+{
+    void *p = room + used;
+    used += (bytes + 255) / 256 * 256;
+    if (used > ROOM)
+        FL_FAIL(NULL, "the self-test has no room for a check");
+    return p;
+}
+
+static int64_t width(enum fl_type t) { return t == FL_BF16 || t == FL_F16 ? 2 : 4; }
+
+static float rounded(float x, enum fl_type t) { return t == FL_F32 ? x : t == FL_BF16 ? fl_round_bf16(x) : fl_round_f16(x); }
+
+/* n numbers in (-1, 1) on the host that are exact in type t. */
+static float *numbers(int64_t n, uint64_t seed, enum fl_type t)
+{
+    float *x = fl_alloc(n * 4);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = rounded((float)(2 * fl_uniform(seed, 0, 0, (uint64_t)i) - 1), t);
+    return x;
+}
+
+/* x in the target's memory, as type t. */
+static void *placed(const float *x, int64_t n, enum fl_type t)
+{
+    void *p = piece(n * width(t));
+    uint16_t *bits = fl_alloc(n * 4);
+    for (int64_t i = 0; i < n && t != FL_F32; i++)
+        bits[i] = t == FL_BF16 ? fl_to_bf16(x[i]).bits : fl_to_f16(x[i]).bits;
+    fl_to_arena(p, t == FL_F32 ? (const void *)x : bits, n * width(t));
+    fl_target_sync();
+    free(bits);
+    return p;
+}
+
+static void *placed_ids(const int32_t *x, int64_t n)
+{
+    void *p = piece(n * 4);
+    fl_to_arena(p, x, n * 4);
+    fl_target_sync();
+    return p;
+}
+
+static void check(const char *what, enum fl_type t, const void *got, const double *want, int64_t n, double most)
+{
+    static const char *const name[] = { "f32", "bf16", "f16" };
+    float *x = fl_alloc(n * 4);
+    uint16_t *bits = fl_alloc(n * 4);
+    fl_from_arena(t == FL_F32 ? (void *)x : bits, got, n * width(t));
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float v = t == FL_F32 ? x[i] : t == FL_BF16 ? fl_from_bf16((fl_bf16){ bits[i] }) : fl_from_f16((fl_f16){ bits[i] });
+        double error = fabs(v - want[i]) / (1 + fabs(want[i]));
+        worst = error <= worst ? worst : error;          /* a NaN stays */
+    }
+    bool bad = !(worst <= most);
+    failed += bad;
+    if (bad || !fl_rank_number)
+        printf("selftest rank %d: %-22s %-4s error %.1e, at most %.0e: %s\n", fl_rank_number, what, name[t], worst, most, bad ? "WRONG" : "ok");
+    free(x), free(bits);
+}
+
+static double most(enum fl_type t, double f32) { return t == FL_F32 ? f32 : t == FL_BF16 ? 2e-2 : 3e-3; }
+
+static void products(enum fl_type t, int trans)
+{
+    enum { M = 37, N = 45, K = 70 };
+    float *a = numbers(M * K, 1, t), *b = numbers(K * N, 2, t);
+    double want[M * N];
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            want[i * N + j] = 0;
+            for (int k = 0; k < K; k++)
+                want[i * N + j] += (double)a[trans & 1 ? k * M + i : i * K + k] * b[trans & 2 ? j * K + k : k * N + j];
+        }
+    struct fl_gemm g = { .m = M, .n = N, .k = K, .ta = trans & 1, .tb = trans >> 1, .lda = trans & 1 ? M : K, .ldb = trans & 2 ? K : N,
+                         .ldc = N, .alpha = 1 };
+    void *c = piece(M * N * 4), *pa = placed(a, M * K, t), *pb = placed(b, K * N, t);
+    if (t == FL_F32)
+        fl_gemm(c, pa, pb, &g);
+    else
+        fl_gemm_as(c, FL_F32, pa, pb, t, &g);
+    check("product", FL_F32, c, want, M * N, 1e-5);
+    free(a), free(b);
+}
+
+static void norms(enum fl_type t)
+{
+    enum { R = 67, N = 173 };
+    float *x = numbers(R * N, 3, t), *w = numbers(N, 4, FL_F32), *b = numbers(N, 5, FL_F32), *g = numbers(R * N, 6, t);
+    static double y[R * N], dx[R * N], dw[N], db[N];
+    memset(dw, 0, sizeof dw);
+    memset(db, 0, sizeof db);
+    for (int r = 0; r < R; r++) {
+        double mean = 0, square = 0, a = 0, c = 0;
+        for (int i = 0; i < N; i++)
+            mean += x[r * N + i] / (double)N;
+        for (int i = 0; i < N; i++)
+            square += (x[r * N + i] - mean) * (x[r * N + i] - mean) / N;
+        double inv = 1 / sqrt(square + 1e-5);
+        for (int i = 0; i < N; i++) {
+            double h = (x[r * N + i] - mean) * inv, e = (double)g[r * N + i] * w[i];
+            y[r * N + i] = h * w[i] + b[i];
+            dw[i] += g[r * N + i] * h;
+            db[i] += g[r * N + i];
+            a += e / N;
+            c += e * h / N;
+        }
+        for (int i = 0; i < N; i++)
+            dx[r * N + i] = inv * ((double)g[r * N + i] * w[i] - a - (x[r * N + i] - mean) * inv * c);
+    }
+    void *px = placed(x, R * N, t), *pw = placed(w, N, FL_F32), *pb = placed(b, N, FL_F32), *pg = placed(g, R * N, t);
+    void *py = piece(R * N * 4), *pdx = piece(R * N * 4), *pdw = piece(N * 4), *pdb = piece(N * 4);
+    fl_layer_norm_as(py, px, pw, pb, R, N, 1e-5f, t, t, FL_F32, FL_F32);
+    fl_layer_norm_grad_as(pdx, pdw, pdb, pg, px, pw, R, N, 1e-5f, t, FL_F32, FL_F32, t, t, FL_F32);
+    check("layer_norm", t, py, y, R * N, most(t, 1e-5));
+    check("layer_norm dx", t, pdx, dx, R * N, most(t, 1e-5));
+    check("layer_norm dweight", FL_F32, pdw, dw, N, 1e-5);
+    check("layer_norm dbias", FL_F32, pdb, db, N, 1e-5);
+    free(x), free(w), free(b), free(g);
+}
+
+/* q [T, H, K], k and v [T, 1, K]: grouped heads, causal. */
+static void attentions(enum fl_type t, int64_t width_of_head)
+{
+    enum { H = 2, T = 75, MOST = 192 };
+    int64_t K = width_of_head;
+    float *q = numbers(T * H * K, 7, t), *k = numbers(T * K, 8, t), *v = numbers(T * K, 9, t), *g = numbers(T * H * K, 10, t);
+    static double y[T * H * MOST], dq[T * H * MOST], dk[T * MOST], dv[T * MOST];
+    memset(y, 0, sizeof y), memset(dq, 0, sizeof dq), memset(dk, 0, sizeof dk), memset(dv, 0, sizeof dv);
+    double scale = 0.3;
+    for (int h = 0; h < H; h++)
+        for (int i = 0; i < T; i++) {
+            const float *qr = q + (i * H + h) * K, *gr = g + (i * H + h) * K;
+            double p[T], dp[T], sum = 0, dot = 0;
+            for (int s = 0; s <= i; s++) {
+                p[s] = dp[s] = 0;
+                for (int64_t d = 0; d < K; d++) {
+                    p[s] += scale * qr[d] * k[s * K + d];
+                    dp[s] += (double)gr[d] * v[s * K + d];
+                }
+                sum += p[s] = exp(p[s]);
+            }
+            for (int s = 0; s <= i; s++)
+                dot += (p[s] /= sum) * dp[s];
+            for (int s = 0; s <= i; s++)
+                for (int64_t d = 0; d < K; d++) {
+                    double ds = scale * p[s] * (dp[s] - dot);
+                    y[(i * H + h) * K + d] += p[s] * v[s * K + d];
+                    dq[(i * H + h) * K + d] += ds * k[s * K + d];
+                    dk[s * K + d] += ds * qr[d];
+                    dv[s * K + d] += p[s] * gr[d];
+                }
+        }
+    struct fl_attention a = { .batch = 1, .heads = H, .kv_heads = 1, .tq = T, .tk = T, .dk = K, .dv = K, .scale = (float)scale, .causal = true,
+                              .q = { 0, K, H * K }, .k = { 0, 0, K }, .v = { 0, 0, K }, .y = { 0, K, H * K }, .gq = { 0, K, H * K },
+                              .gk = { 0, 0, K }, .gv = { 0, 0, K }, .gy = { 0, K, H * K } };
+    void *pq = placed(q, T * H * K, t), *pk = placed(k, T * K, t), *pv = placed(v, T * K, t), *pg = placed(g, T * H * K, t);
+    void *py = piece(T * H * K * 4), *pdq = piece(T * H * K * 4), *pdk = piece(T * K * 4), *pdv = piece(T * K * 4);
+    if (t == FL_F32) {
+        fl_attention(py, pq, pk, pv, NULL, &a);
+        fl_attention_grad(pdq, pdk, pdv, pg, pq, pk, pv, NULL, &a);
+    } else {
+        fl_attention_as(py, pq, pk, pv, NULL, t, &a);
+        fl_attention_grad_as(pdq, pdk, pdv, pg, pq, pk, pv, NULL, t, &a);
+    }
+    check("attention", t, py, y, T * H * K, most(t, 1e-5));
+    check("attention dq", t, pdq, dq, T * H * K, most(t, 1e-5));
+    check("attention dk", t, pdk, dk, T * K, most(t, 1e-5));
+    check("attention dv", t, pdv, dv, T * K, most(t, 1e-5));
+    free(q), free(k), free(v), free(g);
+}
+
+static void losses(enum fl_type t)
+{
+    enum { R = 19, V = 301, VALID = 290 };
+    float *x = numbers(R * V, 11, t), *g = numbers(R, 12, FL_F32);
+    int32_t ids[R];
+    static double m[R], s[R], p[R], dx[R * V];
+    for (int r = 0; r < R; r++) {
+        ids[r] = r == 4 ? -100 : r * 13 % VALID;
+        m[r] = -INFINITY;
+        s[r] = 0;
+        for (int i = 0; i < VALID; i++)
+            m[r] = fmax(m[r], x[r * V + i]);
+        for (int i = 0; i < VALID; i++)
+            s[r] += exp(x[r * V + i] - m[r]);
+        p[r] = ids[r] < 0 ? 0 : m[r] - x[r * V + ids[r]];
+        for (int i = 0; i < V; i++)
+            dx[r * V + i] = ids[r] < 0 || i >= VALID ? 0 : g[r] * (exp(x[r * V + i] - m[r]) / s[r] - (i == ids[r]));
+    }
+    void *px = placed(x, R * V, t), *pg = placed(g, R, FL_F32), *pi = placed_ids(ids, R), *pm = piece(R * 4), *ps = piece(R * 4);
+    void *pp = piece(R * 4), *pdx = piece(R * V * 4);
+    fl_ce_max_as(pm, px, t, R, V, 0, VALID);
+    fl_ce_sum_exp_as(ps, px, t, pm, R, V, 0, VALID);
+    fl_ce_below_as(pp, px, t, pm, pi, R, V, 0, VALID, -100, 0);
+    fl_ce_grad_as(pdx, pg, px, t, pm, ps, pi, R, V, 0, VALID, -100, 0);
+    check("cross_entropy max", FL_F32, pm, m, R, 0);
+    check("cross_entropy sum", FL_F32, ps, s, R, 1e-5);
+    check("cross_entropy below", FL_F32, pp, p, R, 1e-6);
+    check("cross_entropy grad", t, pdx, dx, R * V, most(t, 1e-6));
+    free(x), free(g);
+}
+
+static void softmaxes(enum fl_type t)
+{
+    enum { R = 41, N = 133 };
+    float *x = numbers(R * N, 13, t), *g = numbers(R * N, 14, t);
+    static double y[R * N], dx[R * N];
+    for (int r = 0; r < R; r++) {
+        double sum = 0, dot = 0;
+        for (int i = 0; i < N; i++)
+            sum += exp(x[r * N + i]);
+        for (int i = 0; i < N; i++)
+            dot += g[r * N + i] * (y[r * N + i] = exp(x[r * N + i]) / sum);
+        for (int i = 0; i < N; i++)
+            dx[r * N + i] = y[r * N + i] * (g[r * N + i] - dot);
+    }
+    const struct fl_dims d = { .ndim = 2, .n = { R, N }, .valid = { R, N }, .reduced = 2 };
+    void *px = placed(x, R * N, t), *pg = placed(g, R * N, t), *py = piece(R * N * 4), *pdx = piece(R * N * 4);
+    fl_softmax_as(py, px, t, &d);
+    fl_softmax_grad_as(pdx, py, pg, t, &d);
+    check("softmax", t, py, y, R * N, most(t, 1e-6));
+    check("softmax grad", t, pdx, dx, R * N, most(t, 1e-6));
+    free(x), free(g);
+}
+
+static void tables(enum fl_type t)
+{
+    enum { R = 23, N = 70, COUNT = 57, T = 5, PAIRS = 7 };
+    float *w = numbers(R * N, 15, t), *x = numbers(COUNT * N, 16, t);
+    int32_t ids[COUNT];
+    static double y[COUNT * N], dw[R * N], turned[COUNT * N];
+    memset(dw, 0, sizeof dw);
+    for (int i = 0; i < COUNT; i++) {
+        ids[i] = i * 7 % (R + 2);                    /* some are another rank's */
+        for (int d = 0; d < N; d++) {
+            y[i * N + d] = ids[i] < R ? w[ids[i] * N + d] : 0;
+            if (ids[i] < R)
+                dw[ids[i] * N + d] += x[i * N + d];
+        }
+    }
+    for (int64_t row = 0; row < COUNT * N / (2 * PAIRS) / T * T; row++)
+        for (int i = 0; i < PAIRS; i++) {
+            double angle = (double)(3 + row % T) * pow(100, -2.0 * i / (2 * PAIRS)), a = x[row * 2 * PAIRS + i], b = x[row * 2 * PAIRS + PAIRS + i];
+            turned[row * 2 * PAIRS + i] = a * cos(angle) - b * sin(angle);
+            turned[row * 2 * PAIRS + PAIRS + i] = a * sin(angle) + b * cos(angle);
+        }
+    int64_t outer = COUNT * N / (2 * PAIRS) / T;
+    void *pw = placed(w, R * N, t), *px = placed(x, COUNT * N, t), *pi = placed_ids(ids, COUNT), *py = piece(COUNT * N * 4);
+    void *pdw = piece(R * N * 4), *pt = piece(COUNT * N * 4);
+    fl_embedding_as(py, pi, pw, t, COUNT, 0, R, N);
+    fl_embedding_grad_as(pdw, px, t, pi, COUNT, 0, R, N);
+    fl_rope_as(pt, px, t, outer, T, 1, 2 * PAIRS, 3, 100, true, false);
+    check("embedding", t, py, y, COUNT * N, 0);
+    check("embedding grad", FL_F32, pdw, dw, R * N, 1e-6);
+    check("rope", t, pt, turned, outer * T * 2 * PAIRS, most(t, 1e-5));
+    free(w), free(x);
+}
+
+static void sums(void)
+{
+    enum { A = 5, B = 33, C = 47 };
+    float *x = numbers(A * B * C, 17, FL_F32);
+    double sum[A * C], largest[A], square = 0, dropped[B * C];
+    for (int i = 0; i < A * C; i++)
+        sum[i] = 0;
+    for (int i = 0; i < A; i++)
+        largest[i] = -INFINITY;
+    for (int i = 0; i < A * B * C; i++) {
+        sum[i / (B * C) * C + i % C] += x[i];
+        largest[i / (B * C)] = fmax(largest[i / (B * C)], x[i]);
+        square += (double)x[i] * x[i];
+    }
+    for (int i = 0; i < B * C; i++)
+        dropped[i] = fl_uniform(fl_key(5, 77), 4, 2, (uint64_t)(i + 3 * C)) >= 0.25 ? x[i] / 0.75 : 0;
+    void *px = placed(x, A * B * C, FL_F32), *p[4];
+    for (int i = 0; i < 4; i++)
+        p[i] = piece(A * B * C * 4);
+    fl_sum(p[0], px, &(struct fl_dims){ .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 2 });
+    fl_max(p[1], px, &(struct fl_dims){ .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 6 });
+    fl_square_sum(p[2], px, A * B * C);
+    fl_dropout(p[3], px, &(struct fl_step){ .step = 4, .seed = 5 }, 77, 2, 0.25f,
+               &(struct fl_place){ .ndim = 2, .n = { B, C }, .base = { 3, 0 }, .size = { 50, C } });
+    check("sum", FL_F32, p[0], sum, A * C, 1e-6);
+    check("max", FL_F32, p[1], largest, A, 0);
+    check("square_sum", FL_F32, p[2], &square, 1, 1e-6);
+    check("dropout", FL_F32, p[3], dropped, B * C, 1e-6);
+    free(x);
+}
+
+static void updates(void)
+{
+    enum { N = 5003 };
+    float *w = numbers(N, 18, FL_F32), *g = numbers(N, 19, FL_F32), *m = numbers(N, 20, FL_F32), *v = numbers(N, 21, FL_F32), by = 0.5f;
+    static double want[N];
+    const struct fl_step step = { .step = 2, .lr = 0.01f };
+    for (int i = 0; i < N; i++) {
+        v[i] = fabsf(v[i]);
+        double gi = g[i] * 0.5, mi = 0.9 * m[i] + 0.1 * gi, vi = 0.99 * v[i] + 0.01 * gi * gi;
+        want[i] = w[i] - 0.01 * 0.1 * w[i] - 0.01 / (1 - pow(0.9, 3)) * mi / (sqrt(vi) / sqrt(1 - pow(0.99, 3)) + 1e-8);
+    }
+    void *pw = placed(w, N, FL_F32), *pg = placed(g, N, FL_F32), *pm = placed(m, N, FL_F32), *pv = placed(v, N, FL_F32), *pb = placed(&by, 1, FL_F32);
+    fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f);
+    fl_gathered();
+    check("adamw", FL_F32, pw, want, N, 1e-5);
+    free(w), free(g), free(m), free(v);
+}
+
+/* Member r gives r + 1 + i at place i: small whole numbers, so every sum is exact. */
+static void collectives(struct fl_run *run)
+{
+    enum { N = 13 };
+    for (int c = 0; c < fl_program.ncomm; c++) {
+        fl_comm *of = run->comm[c];
+        int size = fl_comm_size(of), rank = fl_comm_rank(of);
+        int64_t n = (int64_t)N * size;
+        if (!of)
+            continue;
+        used = 0;
+        float *x = fl_alloc(n * 4);
+        double *sum = fl_alloc(n * 8), *all = fl_alloc(n * 8);
+        for (int64_t i = 0; i < n; i++) {
+            x[i] = (float)(rank + 1 + i);
+            sum[i] = size * (size + 1) / 2.0 + (double)(size * i);
+            all[i] = (double)(i / N + 1 + i % N);
+        }
+        void *px = placed(x, n, FL_F32), *py = placed(x, n, FL_F32), *part = piece(N * 4), *whole = piece(n * 4);
+        fl_all_reduce(of, px, n, FL_SUM);
+        fl_reduce_scatter(of, part, py, 1, n, 1, FL_SUM);
+        fl_all_gather(of, whole, py, 1, n, 1, 4);
+        check(fl_printf("all_reduce %s", fl_program.comm[c].name), FL_F32, px, sum, n, 0);
+        check(fl_printf("reduce_scatter %s", fl_program.comm[c].name), FL_F32, part, sum + rank * N, N, 0);
+        check(fl_printf("all_gather %s", fl_program.comm[c].name), FL_F32, whole, all, n, 0);
+        free(x), free(sum), free(all);
+    }
+}
+
+bool fl_selftest(struct fl_run *run)
+{
+    room = fl_arena_new(ROOM);
+    for (int k = FL_F32; k <= FL_F16; k++) {
+        enum fl_type t = (enum fl_type)k;
+        for (int trans = 0; trans < 4; trans++)
+            used = 0, products(t, trans);
+        used = 0, norms(t);
+        used = 0, softmaxes(t);
+        used = 0, losses(t);
+        used = 0, tables(t);
+        used = 0, attentions(t, 20);
+        used = 0, attentions(t, 64);
+        used = 0, attentions(t, 128);
+        used = 0, attentions(t, 192);
+    }
+    used = 0, sums();
+    used = 0, updates();
+    collectives(run);
+    int all = failed;
+    FL_MPI(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+    if (!fl_rank_number)
+        printf("selftest: %d wrong\n", all);
+    return !all;
+}
