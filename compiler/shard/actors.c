@@ -192,6 +192,19 @@ static void offer_param(struct sharding *s, struct actor *a, int axis)
         offer_same(s, a, axis, CODE_S + d);
 }
 
+/* Gradients of several uses, added outside of the forward: shares and stages read each of them as their sum is laid out,
+ * which a maximum and a whole tensor, whose sum is a maximum, would not bear. */
+static bool sums_gradients(const struct node *n)
+{
+    enum phase p = node_phase(n);
+    return n->op == &op_add && (p == PHASE_BACKWARD || p == PHASE_WEIGHT || p == PHASE_UPDATE);
+}
+
+static bool of_extremes(const struct sbp *x)
+{
+    return x->kind == SBP_P && x->dim != REDUCE_SUM;
+}
+
 static struct sig *signatures(struct sharding *s, const struct node *n, int axis)
 {
     ptrdiff_t at = hmgeti(s->sigs[axis], n);
@@ -204,6 +217,9 @@ static struct sig *signatures(struct sharding *s, const struct node *n, int axis
         zero.out[0] = (struct sbp){ SBP_P, REDUCE_SUM, 0 };
         arrput(sigs, zero);
     }
+    for (int k = (int)arrlen(sigs) - 1; k >= 0 && sums_gradients(n); k--)
+        if (of_extremes(&sigs[k].in[0]) || of_extremes(&sigs[k].in[1]))
+            arrdel(sigs, k);
     hmput(s->sigs[axis], n, sigs);
     return sigs;
 }
