@@ -224,7 +224,7 @@ static void compare_tensor(struct watch *w, const struct value *v, int rank, int
     int64_t count = tensor_elements(t);
     double scale = scale_of(whole, value_count(u));
     for (int64_t i = 0; i < count; i++) {
-        int64_t at[MAX_DIM], left = i, flat = 0;
+        int64_t at[MAX_DIM], left = i + t->first, flat = 0;      /* a share begins within the piece */
         bool padding = false;
         for (int d = t->ndim - 1; d >= 0; d--) {
             at[d] = t->base[d] + left % t->n[d];
@@ -267,6 +267,8 @@ static void look(void *context, const struct value *v, int rank, int64_t block, 
     enum reduce reduce = REDUCE_SUM;
     for (int i = 0; i < m->naxis; i++) {
         bool partial = v->lay.ax[i].kind == SBP_P && m->axis[i].size > 1;
+        if (partial && shares > 1 && (int)reduce != v->lay.ax[i].dim)
+            return;                      /* sums of maxima: seen where one of them is made */
         if (partial)
             reduce = (enum reduce)v->lay.ax[i].dim;
         if (partial && m->axis[i].time)
