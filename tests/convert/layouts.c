@@ -29,6 +29,11 @@ static int parts_of(const struct setting *x, const int *code, enum code c, int *
 /* Several axes may split a dim only into equal parts, or where it is padded. */
 static bool legal(const struct setting *x, const int *code)
 {
+    int extremes = 0;                    /* a maximum over one axis is no minimum over another */
+    for (int k = 0; k < x->naxis; k++)
+        extremes |= x->size[k] > 1 && code[k] > CODE_SUM ? 1 << (code[k] - CODE_SUM) : 0;
+    if (extremes & (extremes - 1))
+        return false;
     int count, parts = parts_of(x, code, CODE_ROWS, &count);
     if (count > 1 && x->rows % parts)
         return false;
