@@ -320,7 +320,7 @@ static void updates(void)
         want[i] = w[i] - 0.01 * 0.1 * w[i] - 0.01 / (1 - pow(0.9, 3)) * mi / (sqrt(vi) / sqrt(1 - pow(0.99, 3)) + 1e-8);
     }
     void *pw = placed(w, N, FL_F32), *pg = placed(g, N, FL_F32), *pm = placed(m, N, FL_F32), *pv = placed(v, N, FL_F32), *pb = placed(&by, 1, FL_F32);
-    fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f);
+    fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f, 1);
     fl_gathered();
     check("adamw", FL_F32, pw, want, N, 1e-5);
     free(w), free(g), free(m), free(v);
