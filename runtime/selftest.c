@@ -308,6 +308,53 @@ static void sums(void)
     free(x);
 }
 
+/* Along the middle dim of A x B x C. */
+static void indices(void)
+{
+    enum { A = 3, B = 17, C = 5, COUNT = 11 };
+    float *x = numbers(A * B * C, 22, FL_F32);
+    int32_t ids[A * B * C];
+    double running[A * B * C], placed_at[A * COUNT * C], largest[A * C], second[A * C];
+    memset(placed_at, 0, sizeof placed_at);
+    for (int a = 0; a < A; a++)
+        for (int c = 0; c < C; c++) {
+            double sum = 0, first = -INFINITY, next = -INFINITY;
+            for (int b = 0; b < B; b++) {
+                int i = (a * B + b) * C + c;
+                running[i] = sum += x[i];
+                next = fmax(next, fmin(first, x[i]));
+                first = fmax(first, x[i]);
+                ids[i] = b * 5 % 13;                 /* two are outside */
+                if (ids[i] < COUNT)
+                    placed_at[(a * COUNT + ids[i]) * C + c] += x[i];
+            }
+            largest[a * C + c] = first;
+            second[a * C + c] = next;
+        }
+    double both[2 * A * C];
+    for (int a = 0; a < A; a++)
+        for (int c = 0; c < C; c++) {
+            both[a * 2 * C + c] = largest[a * C + c];
+            both[(a * 2 + 1) * C + c] = second[a * C + c];
+        }
+    const struct fl_dims d = { .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 2 };
+    void *px = placed(x, A * B * C, FL_F32), *pi = placed_ids(ids, A * B * C), *p[5];
+    for (int i = 0; i < 5; i++)
+        p[i] = piece(A * B * C * 4);
+    fl_cumsum(p[0], px, &d, false);
+    fl_scatter(p[1], px, pi, &d, COUNT, 0);
+    fl_top_k(p[2], NULL, px, &d, 2);
+    fl_argmax(p[3], px, &d);
+    const struct fl_dims one = { .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 2 };
+    /* the largest is where argmax says: [A, C] seen as [A, 1, C] */
+    fl_gather(p[4], px, p[3], &one, 1, 0);
+    check("cumsum", FL_F32, p[0], running, A * B * C, 1e-6);
+    check("scatter", FL_F32, p[1], placed_at, A * COUNT * C, 1e-6);
+    check("top_k", FL_F32, p[2], both, 2 * A * C, 0);
+    check("argmax and gather", FL_F32, p[4], largest, A * C, 0);
+    free(x);
+}
+
 static void updates(void)
 {
     enum { N = 5003 };
@@ -323,6 +370,12 @@ static void updates(void)
     fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f, 1);
     fl_gathered();
     check("adamw", FL_F32, pw, want, N, 1e-5);
+    for (int i = 0; i < N; i++)
+        want[i] = w[i] - 0.01 * (0.9 * m[i] + 0.5 * g[i] + 0.1 * w[i]);
+    pw = placed(w, N, FL_F32), pm = placed(m, N, FL_F32);
+    fl_sgd(&step, pw, pg, pm, pb, N, 0.9f, 0.1f, 1);
+    fl_gathered();
+    check("sgd", FL_F32, pw, want, N, 1e-5);
     free(w), free(g), free(m), free(v);
 }
 
@@ -372,6 +425,7 @@ bool fl_selftest(struct fl_run *run)
         used = 0, attentions(t, 192);
     }
     used = 0, sums();
+    used = 0, indices();
     used = 0, updates();
     collectives(run);
     int all = failed;
