@@ -100,6 +100,15 @@ static void products(enum fl_type t, int trans)
     else
         fl_gemm_as(c, FL_F32, pa, pb, t, &g);
     check("product", FL_F32, c, want, M * N, 1e-5);
+    g.k = 0;                             /* nothing to add */
+    g.beta = 0.5f;
+    if (t == FL_F32)
+        fl_gemm(c, pa, pb, &g);
+    else
+        fl_gemm_as(c, FL_F32, pa, pb, t, &g);
+    for (int i = 0; i < M * N; i++)
+        want[i] *= 0.5;
+    check("product of nothing", FL_F32, c, want, M * N, 1e-5);
     free(a), free(b);
 }
 

@@ -57,7 +57,7 @@ tests: $(patsubst %,$(BUILD)/tests/%,kernels attention types collectives)
 $(BUILD)/tests/%: $(ROOT)/tests/runtime/%.c $(TESTED)
 	@mkdir -p $(@D)
 	@$(MPICC) $(CFLAGS_ALL) $(shell pkg-config --cflags cmocka) -MMD -c -o $@.o $<
-	@$(MPICXX) $(FLAGS) -o $@ $@.o $(TESTED) $(shell pkg-config --libs cmocka) $(LIBS)
+	@$(MPICXX) $(FLAGS) $(COVER) -o $@ $@.o $(TESTED) $(shell pkg-config --libs cmocka) $(LIBS)
 
 -include $(SHARED:.o=.d) $(FAULTS:.o=.d)
 .PHONY: program shared faults tests
