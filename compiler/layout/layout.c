@@ -263,7 +263,18 @@ static void place_copy(struct work *w, struct node *n)
     enter(b, v);
 }
 
-/* Puts a copy of v, contiguous, before node n (index `at` of its region); the other readers in the region share it. */
+/* What a post starts its collective ends: both have the same operands. So the collective reads the copy too. */
+static void give_to_collective(struct work *w, const struct node *post, const struct value *v, struct value *copy)
+{
+    struct node *of = node_ptr(post, "of");
+    for (int i = 0; i < arrlen(post->in); i++)
+        if (post->in[i] == v)
+            of->in[node_ints(post, "operands")[i]] = copy;
+    arrput(w->readers[copy->id], of);
+    copy->stacked = region_depth(copy->region) && !region_within(of->region, copy->region);
+}
+
+/* Puts a copy of v, contiguous, before node n (index `at` of its region); the other operands of n share it. */
 static struct value *insert_copy(struct work *w, struct node *n, int at, struct value *v)
 {
     struct region *r = n->region;
@@ -288,6 +299,8 @@ static struct value *insert_copy(struct work *w, struct node *n, int at, struct 
         grown[i] = w->result[i];
     w->result = grown;
     arrput(w->readers[copy->id], n);
+    if (n->op == &op_box_post)
+        give_to_collective(w, n, v, copy);
     own_as(w, copy, MEM_LOCAL, true);
     return copy;
 }
