@@ -121,8 +121,7 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
     check_outputs(run, o);
-    if (o->save)
-        fl_signals_watch();
+    fl_signals_watch(o->save != NULL);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);

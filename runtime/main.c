@@ -4,6 +4,7 @@
 #include "loop.h"
 #include "options.h"
 #include "selftest.h"
+#include "signals.h"
 #include "target.h"
 #include <mpi.h>
 #include <stdio.h>
@@ -66,6 +67,7 @@ int main(int argc, char **argv)
     int provided, size, local_rank, local_size;
     MPI_Comm local;
     struct fl_options options;
+    fl_signals_first();
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         FL_FAIL("check the installation of Open MPI", "MPI does not start");
     FL_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -92,10 +94,12 @@ int main(int argc, char **argv)
     connect_ranks(&run);
     fl_waiting(NULL);
     bool right = true;
-    if (options.selftest)
+    if (options.selftest) {
+        fl_signals_watch(false);
         right = fl_selftest(&run);
-    else
+    } else {
         fl_loop(&run, &options);
+    }
     fl_comm_stop();
     fl_target_stop();
     fl_watchdog_stop();

@@ -102,6 +102,8 @@ void fl_peers_stop(void)
     peers = NULL;
 }
 
+int fl_peers_count(void) { return nrank; }
+
 static void ask_one(int rank, const struct letter *l)
 {
     const struct contact *c = &contacts[rank], *mine = &contacts[fl_rank_number];

@@ -4,8 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a rank is. waits: for whom, or empty when it waits for nobody; still: seconds since anything moved there. */
-struct fl_standing { char where[96], what[128], waits[96]; double still; };
+/* Where a rank is. waits: for whom, or empty when it waits for nobody; quiet: seconds since anything moved there; still:
+ * those of them in which it waited. */
+struct fl_standing { char where[96], what[128], waits[96]; double still, quiet; };
 struct fl_peer {
     bool answered;
     char state;                          /* of the process, if seen from here: 'T' stopped, 'X' gone; else 0 */
@@ -15,6 +16,7 @@ struct fl_peer {
 };
 void fl_peers_start(void);               /* all ranks, with MPI */
 void fl_peers_stop(void);
+int fl_peers_count(void);                /* ranks; for the watchdog's thread, which must not ask MPI */
 /* Tells all that this rank has said what is to be said: nobody else reports. Then, on this rank or another: was it
  * so? */
 void fl_peers_tell(void);

@@ -394,10 +394,10 @@ static void collectives(struct fl_run *run)
     enum { N = 13 };
     for (int c = 0; c < fl_program.ncomm; c++) {
         fl_comm *of = run->comm[c];
+        if (!of)
+            continue;                    /* of other stages */
         int size = fl_comm_size(of), rank = fl_comm_rank(of);
         int64_t n = (int64_t)N * size;
-        if (!of)
-            continue;
         used = 0;
         float *x = fl_alloc(n * 4);
         double *sum = fl_alloc(n * 8), *all = fl_alloc(n * 8);

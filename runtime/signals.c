@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t asked, alarmed;
+static volatile sig_atomic_t asked, alarmed, early;     /* early: SIGUSR1 has come */
 static bool watched;
 
 static void note(int number)
@@ -12,6 +12,7 @@ static void note(int number)
     if (number == SIGCONT || number == SIGTERM)
         alarmed = number == SIGTERM || alarmed == FL_TERMINATED ? FL_TERMINATED : FL_CONTINUED;
     asked |= number != SIGCONT;
+    early |= number == SIGUSR1;
 }
 
 static void listen_to(int number)
@@ -21,11 +22,18 @@ static void listen_to(int number)
     sigaction(number, &a, NULL);
 }
 
-void fl_signals_watch(void)
+/* A launcher passes SIGUSR1 on at any time. */
+void fl_signals_first(void) { listen_to(SIGUSR1); }
+
+void fl_signals_watch(bool saves)
 {
-    watched = true;
-    listen_to(SIGINT);
-    listen_to(SIGUSR1);
+    watched = saves;
+    if (saves)
+        listen_to(SIGINT);
+    else
+        signal(SIGUSR1, SIG_DFL);
+    if (!saves && early)
+        raise(SIGUSR1);
 }
 
 bool fl_signals_watched(void) { return watched; }
@@ -45,4 +53,10 @@ void fl_signals_start(void)
     signal(SIGPIPE, SIG_IGN);
     listen_to(SIGTERM);
     listen_to(SIGCONT);
+}
+
+void fl_signals_stop(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGCONT, SIG_DFL);
 }

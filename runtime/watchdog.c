@@ -23,9 +23,12 @@ static _Atomic(const char *) broken;     /* what MPI said, when it lost somebody
 
 static void copy(char *to, size_t n, const char *from) { snprintf(to, n, "%.*s", (int)n - 1, from ? from : ""); }
 
-static struct fl_standing own_standing(double still)
+/* Seconds, of this rank: see struct fl_standing. */
+static double still, quiet;
+
+static struct fl_standing own_standing(void)
 {
-    struct fl_standing s = { .still = still };
+    struct fl_standing s = { .still = still, .quiet = quiet };
     const char *where, *what, *waits;
     fl_markers(&where, &what, &waits);
     copy(s.where, sizeof s.where, where ? where : "the beginning");
@@ -166,13 +169,6 @@ static _Noreturn void leave(void)
     _exit(1);
 }
 
-static int ranks(void)
-{
-    int size = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    return size;
-}
-
 /* Does a lower rank see the same? Then the report is its. */
 static bool another_reports(const struct fl_peer *p, bool late)
 {
@@ -182,27 +178,41 @@ static bool another_reports(const struct fl_peer *p, bool late)
     return false;
 }
 
-static void speak(double still, bool late, const char *why)
+/* Has a rank that answers moved within the limit? A long write or computation of one is no reason to end the others. */
+static bool somebody_moves(const struct fl_peer *p)
 {
-    struct fl_standing mine = own_standing(still);
+    for (int r = 0; r < fl_peers_count(); r++)
+        if (p[r].state == 'X' || p[r].state == 'T')
+            return false;
+    for (int r = 0; r < fl_peers_count(); r++)
+        if (p[r].answered && p[r].at.quiet < limit)
+            return true;
+    return false;
+}
+
+static void speak(bool late, const char *why)
+{
+    struct fl_standing mine = own_standing();
     struct fl_peer *p = fl_peers_ask(&mine, late ? 1000 : 400);
+    if (late && somebody_moves(p))
+        return;
     if (another_reports(p, late)) {
         fl_peers_answer(&mine, 3000);                      /* it ends the job; else this one does */
         if (late)
             p = fl_peers_ask(&mine, 400);
     }
     if (late || !another_reports(p, late))
-        report(p, ranks(), why);
+        report(p, fl_peers_count(), why);
     leave();
 }
 
 /* mpirun wakes all ranks, and ends them a second later, when one has died; or somebody wants the run to end, or has
  * stopped it and lets it go on: then nobody is lost. */
-static void alarm_of(enum fl_alarm alarm, double still)
+static void alarm_of(enum fl_alarm alarm)
 {
-    struct fl_standing mine = own_standing(still);
+    struct fl_standing mine = own_standing();
     struct fl_peer *p = fl_peers_ask(&mine, 400);
-    int n = ranks(), missing = 0;
+    int n = fl_peers_count(), missing = 0;
     for (int r = 0; r < n; r++)
         missing += alarm == FL_TERMINATED ? lost(&p[r]) : p[r].state == 'X';
     if (missing && missing < n) {
@@ -214,34 +224,37 @@ static void alarm_of(enum fl_alarm alarm, double still)
     if (alarm != FL_TERMINATED || fl_signals_watched())
         return;                                            /* a wish: the loop will see it */
     fl_peers_answer(&mine, 500);                           /* others may not have asked yet */
-    signal(SIGTERM, SIG_DFL);
+    fl_signals_stop();
     kill(getpid(), SIGTERM);
 }
 
 /* A rank that waits for nobody is computing, however long. One that waits without moving for `limit` seconds
- * reports. */
+ * looks whether another moves, and looks again now and then; if not, it reports. */
 static void *watch(void *unused)
 {
     (void)unused;
     long last = -1;
-    double still = 0;
+    double next = limit;
     char why[96];
     while (!atomic_load(&stop)) {
         const char *where, *what, *waits;
         long beat = fl_markers(&where, &what, &waits);
+        quiet = beat != last ? 0 : quiet + 0.1;
         still = beat != last || !waits ? 0 : still + 0.1;
+        next = still > 0 ? next : limit;
         last = beat;
-        struct fl_standing mine = own_standing(still);
+        struct fl_standing mine = own_standing();
         fl_peers_answer(&mine, 100);
         if (atomic_load(&broken))
-            speak(still, false, atomic_load(&broken));
+            speak(false, atomic_load(&broken));
         enum fl_alarm alarm = fl_signals_alarm();
         if (alarm != FL_QUIET)
-            alarm_of(alarm, still);
-        if (limit <= 0 || still < limit)
+            alarm_of(alarm);
+        if (limit <= 0 || still < next)
             continue;
         snprintf(why, sizeof why, "nobody gets on for %.0f s (FL_TIMEOUT sets the limit)", still);
-        speak(still, true, why);
+        speak(true, why);
+        next = still + limit / 20;
     }
     return NULL;
 }
@@ -274,5 +287,6 @@ void fl_watchdog_stop(void)
     if (watching)
         pthread_join(watcher, NULL);
     watching = false;
+    fl_signals_stop();
     fl_peers_stop();
 }

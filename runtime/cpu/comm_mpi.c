@@ -116,6 +116,8 @@ void fl_comm_stop(void)
         fl_shared_free(all[i]->shared);
         FL_MPI(MPI_Comm_free(&all[i]->mpi));
         free(all[i]->peers);
+        free(all[i]->counts[0]);
+        free(all[i]->counts[1]);
         free(all[i]);
     }
     free(all);
@@ -140,7 +142,7 @@ static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, int by
     for (int64_t at = 0; at < n; at += PIECE) {
         int count = (int)fl_least(PIECE, n - at);
         MPI_Request request;
-        if (c->posting) {
+        if (c->posting && !c->shared) {  /* else fl_await looks at shared memory only */
             FL_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)x + at * bytes, count, type, op, c->mpi, &request));
             fl_comm_started(c, request, NULL);
         } else {
@@ -362,7 +364,6 @@ void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, i
         if (!started)
             FL_FAIL(NULL, "out of memory");
     }
-    struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     struct started *s = &started[nstarted++];
     s->whole = whole;
     s->request = MPI_REQUEST_NULL;
@@ -371,6 +372,7 @@ void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64_t share, i
                                                                        .dst = whole, .src = mine, .share = share });
         return;
     }
+    struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     FL_MPI(MPI_Iallgather(mine, p.count[0], type_of(element_bytes), whole, p.count[0], type_of(element_bytes), c->mpi,
                           &s->request));
 }

@@ -103,6 +103,8 @@ void fl_posts_poll(void)
 
 void fl_posts_stop(void)
 {
+    for (int i = 0; i < npending; i++)
+        free(pending[i].counts);
     free(pending);
     free(tickets);
     pending = NULL;

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SLOTS = 8, SLOT_BYTES = 1 << 18, LANE_BYTES = 256, BLOCK = 1024 };
@@ -80,6 +81,11 @@ struct fl_shared *fl_shared_new(MPI_Comm mpi, int rank, int size)
         char *path = fl_printf("/proc/%ld/fd/%ld", owner.process, owner.file);
         file = open(path, O_RDWR | O_CLOEXEC);
         free(path);
+        struct stat found;               /* of another machine's process it may be any file */
+        if (file >= 0 && (fstat(file, &found) || found.st_size != bytes)) {
+            close(file);
+            file = -1;
+        }
     }
     char *memory = file < 0 ? MAP_FAILED : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     bool ok = memory != MAP_FAILED;

@@ -19,4 +19,10 @@ export ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=1
 mpirun -n 2 --oversubscribe "$program" --selftest >"$work/said" || { grep -v ': ok$' "$work/said"; exit 1; }
 tail -n 1 "$work/said"
 [ "$(grep -c ': ok$' "$work/said")" -ge 90 ] || { echo "too few checks"; exit 1; }
+[ "$target" = cpu ] || { rm -rf "$work" && exit; }
+# A weight on the first and the last of four stages: those between are outside its communicator.
+"$flowc" "$here/../../examples/gpt/gpt.flow" --plan pp4 $(cat "$here/../golden/own/sizes") -o "$work/pp" --target cpu
+make -s -C "$work/pp" ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
+mpirun -n 4 --oversubscribe "$work/pp/run" --selftest >"$work/said" || { grep -v ': ok$' "$work/said"; exit 1; }
+grep -q 'all_reduce stages_0_3 .*: ok$' "$work/said" || { echo "no communicator was tried"; exit 1; }
 rm -rf "$work"

@@ -235,6 +235,18 @@ static void hang(void)
     sleep(30);
 }
 
+/* .. or joins late, while something moves there. */
+static void busy(void)
+{
+    float x = 1;
+    for (int i = 0; rank == 1 && i < 25; i++) {
+        usleep(100000);
+        fl_alive();
+    }
+    fl_all_reduce(comm, &x, 1, FL_SUM);
+    assert_true(x == 2);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -246,7 +258,9 @@ int main(int argc, char **argv)
     comm = fl_comm_new("all", 0, rank, size);
     fl_links_start();
     bool only_collectives = argc > 1 && !strcmp(argv[1], "collectives");     /* NCCL cannot make links around a ring */
-    if (argc > 1 && !only_collectives)
+    if (argc > 1 && !strcmp(argv[1], "busy"))
+        busy();
+    else if (argc > 1 && !only_collectives)
         hang();
     all_reduce();
     short_types();
