@@ -88,8 +88,8 @@ static double now(void)
 
 const char *fl_queue_take(struct fl_queue *q, int64_t step)
 {
-    bool started = q->next >= 0;
     pthread_mutex_lock(&q->lock);
+    bool started = q->next >= 0;         /* the thread moves it on */
     if (started && q->count && q->slot[q->first].step != step) {     /* the batch before it is done with */
         q->first = (q->first + 1) % q->slots;
         q->count--;

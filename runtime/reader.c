@@ -305,7 +305,7 @@ static char *fill_piece(const struct filling *c, int file, int64_t first, int64_
         if (blank)
             whole[j] = d->ignore;
         else if (c->input->tensor.type == FL_I32 && d->limit > 0 && (whole[j] < 0 || whole[j] >= d->limit) &&
-                 !(d->has_ignore && whole[j] == d->ignore) && !(d->has_blank && whole[j] == d->blank))
+                 !(d->has_ignore && whole[j] == d->ignore))
             complaint = fl_printf("%s: element %lld is now %lld, which is not below %lld", s->file[file].name,
                                   (long long)(first + j), (long long)whole[j], (long long)d->limit);
         if (!is_tokens(d))

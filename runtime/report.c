@@ -42,6 +42,10 @@ static void take_back(const char *name, int64_t done)
         if (whole && (sscanf(text, "{\"step\": %lld", &step) != 1 || step <= done))
             fine = fputs(text, to) >= 0;
     }
+    if (from && ferror(from))
+        FL_FAIL("give another file with --metrics", "cannot read %s: %s", name, strerror(errno));
+    if (from && !to)
+        FL_FAIL("may files be made beside it?", "cannot write %s: %s", part, strerror(errno));
     if (from)
         fclose(from);
     if (to && (fclose(to) || !fine || rename(part, name)))
