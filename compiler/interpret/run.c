@@ -278,8 +278,10 @@ void run_release(struct run *r)
         for (int k = 0; k < m->nrank; k++) {
             struct rank *q = &m->ranks[k];
             for (int v = 0; v < arrlen(m->graph->values); v++)
-                for (int64_t b = 0; q->cells[v] && b < region_blocks(m->graph->values[v]->region); b++)
+                for (int64_t b = 0; q->cells[v] && b < region_blocks(m->graph->values[v]->region); b++) {
                     free(q->cells[v][b].own);
+                    free(q->cells[v][b].posted);
+                }
             free(q->cells);
             for (int i = 0; i < hmlen(q->params); i++)
                 free(q->params[i].value->block.data);

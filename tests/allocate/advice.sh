@@ -45,11 +45,11 @@ shares() {                                                 # MIB LEVEL RECOMPUTE
     limit dp2 "$1 MiB" "$line; ${3:+recompute h[*];}"
     fits dp2 limited.flow "$size"
 }
-shares 600 optimizer ""
+shares 620 optimizer ""
 if grep -q 'shard gradients' message; then cat message; exit 1; fi
-shares 520 gradients ""
-shares 480 parameters ""
-shares 400 optimizer recompute
+shares 540 gradients ""
+shares 490 parameters ""
+shares 405 optimizer recompute
 grep -q 'this fits' message
 limit dp2 "300 MiB" "shard optimizer over dp;"              # the plan has its line: none is offered
 refused dp2
