@@ -48,10 +48,18 @@ static const char *kind(const struct node *n)
     return reduce_c[node_int(n, "reduce", REDUCE_SUM)];
 }
 
+/* Elements of v, from the first to the last. In a stack of shares each block has room for the largest one. */
+static struct sym elements(const struct emitter *e, const struct node *n, const struct value *v)
+{
+    if (whole_stack(e, n, v) && v->buffer->shares)
+        return sym_int(v->buffer->blocks * v->buffer->elements);
+    return sym_mul(blocks(e, n, v), sym_range(v->place, 0, v->ndim));
+}
+
 static void all_reduce(struct emitter *e, const struct node *n, int k, const char *comm)
 {
     const struct value *in = n->in[k], *out = n->out[k];
-    struct sym count = sym_mul(blocks(e, n, out), sym_range(out->place, 0, out->ndim));
+    struct sym count = elements(e, n, out);
     int fault = n->spoilt_operand == k ? n->spoilt : FAULT_NONE;
     if (fault)
         plain(e, "/* spoilt on purpose: %s */", c_comment(e->m->options->spoil));
