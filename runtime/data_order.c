@@ -119,6 +119,10 @@ int64_t fl_order_find(const struct fl_order *o, struct fl_position p, int64_t i,
     if (o->pattern) {
         int f = *file = o->pattern[row % FL_PATTERN];
         int64_t k = row / FL_PATTERN * o->share[f] + o->rank[row % FL_PATTERN], rows = fl_order_rows(o, f, phase);
+        if (rows < 1) {                  /* resumed amid the only row: it is read from its beginning */
+            phase = 0;
+            rows = fl_order_rows(o, f, 0);
+        }
         int64_t at = o->shuffle ? fl_permute(k % rows, rows, key_of(o, f + 1, k / rows)) : k % rows;
         return o->span[f].low + phase + at * o->width;
     }

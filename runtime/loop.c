@@ -55,7 +55,7 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     fl_reader_seek(FL_TRAIN, k);
     fl_outputs_run(run, FL_TRAIN);
     struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .seconds = MPI_Wtime() - start,
-                                .comm_seconds = fl_comm_seconds() - comm };
+                                .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm };
     s.loss = fl_outputs_scalar(FL_TRAIN, "loss", &s.has_loss);
     s.norm = fl_outputs_scalar(FL_TRAIN, "grad_norm", &s.has_norm);
     fl_report_step(&s);

@@ -71,7 +71,7 @@ static char *check_ids(const struct fl_data *d, const struct fl_file *f, const s
         char *complaint = fl_file_read(f, at, n, ids, NULL);
         for (int64_t i = 0; i < n && !complaint; i++) {
             int64_t id = ids[i];
-            if ((id >= 0 && id < limit) || (!tokens && d->has_ignore && id == d->ignore) || (d->has_blank && id == d->blank))
+            if ((id >= 0 && id < limit) || (!tokens && d->has_ignore && id == d->ignore))
                 continue;
             if (tokens)
                 return fl_printf("%s: token %lld is %lld, but the vocabulary of %s has %lld", f->name, (long long)(at + i),

@@ -148,7 +148,7 @@ void fl_report_step(const struct fl_report_step *s)
             fprintf(metrics, ", \"skipped_steps\": %lld", (long long)lost.skipped);
         number("tokens_per_s", tokens);
         number("step_s", s->seconds);
-        number("comm_s", s->comm_seconds);
+        number("comm_s", s->comm_seconds < 0 ? NAN : s->comm_seconds);
         fprintf(metrics, ", \"peak_bytes\": %lld", (long long)fl_target_peak_bytes());
         int64_t resident, library;
         if (fl_target_resident(&resident, &library))
@@ -164,7 +164,10 @@ void fl_report_step(const struct fl_report_step *s)
         printf("  loss %.6f", s->loss);
     if (s->has_norm)
         printf("  norm %.4f", s->norm);
-    printf("  lr %.2e  %.0f tok/s  comm %.0f%%  eta %s%s", s->lr, tokens, 100 * s->comm_seconds / s->seconds,
+    char comm[16] = "-";
+    if (s->comm_seconds >= 0)
+        snprintf(comm, sizeof comm, "%.0f%%", 100 * s->comm_seconds / s->seconds);
+    printf("  lr %.2e  %.0f tok/s  comm %s  eta %s%s", s->lr, tokens, comm,
            duration(eta, sizeof eta, mean * (double)(s->last - s->step)), live ? "\033[K" : "\n");
     open_line = live;
     fflush(stdout);

@@ -38,7 +38,7 @@ void fl_comms_start(int streams);                    /* before the first communi
 void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */
-double fl_comm_seconds(void);                        /* spent in communication since the start, on this rank */
+double fl_comm_seconds(void);                        /* spent in communication since the start, on this rank; < 0: not measured */
 #ifdef __cplusplus
 }
 #endif

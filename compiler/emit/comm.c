@@ -133,7 +133,7 @@ static void all_to_all(struct emitter *e, const struct node *n, int k, const cha
          to == a ? "true" : "false", type_bytes[in->type]);
 }
 
-/* Of the axes that split a dim, from the least major of `axes` to the most: the number of the part that this rank has. */
+/* The number of the part of a dim that this rank has, over those of `axes` that split it, from the most major to the least. */
 static const char *part_number(const struct mesh *m, unsigned axes, const struct layout *l)
 {
     const char *text = NULL;

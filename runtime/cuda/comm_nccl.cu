@@ -37,7 +37,6 @@ struct fl_link {
     struct fl_event *filled, *emptied;   /* one per slot */
 };
 
-static double seconds;
 static struct fl_comm **comms;
 static cudaStream_t streams[STREAMS];
 static int nstream = 1;
@@ -58,13 +57,23 @@ template <typename T> static T *remember(T **&list, int &count)
     return list[count++] = (T *)fl_alloc(sizeof(T));
 }
 
+/* More blocks than the compiler counted on may not find room beside each other: the run would hang. */
+static void at_most(const char *name, int most)
+{
+    const char *wish = getenv(name);
+    char text[16];
+    if (wish && *wish && atoi(wish) > most)
+        FL_FAIL("unset it", "%s is %s in the environment, but the plan counts on %d at most", name, wish, most);
+    snprintf(text, sizeof text, "%d", most);
+    if (!wish || atoi(wish) < 1)
+        setenv(name, text, 1);
+}
+
 static ncclComm_t nccl_join(MPI_Comm group)
 {
     int rank, size;
     FL_MPI(MPI_Comm_rank(group, &rank));
     FL_MPI(MPI_Comm_size(group, &size));
-    setenv("NCCL_MAX_CTAS", "16", 0);                /* COMM_BLOCKS, LINK_BLOCKS */
-    setenv("NCCL_MAX_P2P_NCHANNELS", "4", 0);
     ncclUniqueId id;
     if (rank == 0)
         FL_NCCL(ncclGetUniqueId(&id));
@@ -157,6 +166,8 @@ extern "C" void fl_await(fl_comm *c, int number)
 
 extern "C" void fl_comms_start(int count)
 {
+    at_most("NCCL_MAX_CTAS", 16);                    /* COMM_BLOCKS, LINK_BLOCKS */
+    at_most("NCCL_MAX_P2P_NCHANNELS", 4);
     nstream = count < 1 ? 1 : count < STREAMS ? count : STREAMS;
 }
 
@@ -230,7 +241,7 @@ static int64_t part_first(int64_t n, int part, int parts)
 
 extern "C" int fl_comm_rank(const fl_comm *c) { return c ? c->rank : 0; }
 extern "C" int fl_comm_size(const fl_comm *c) { return c ? c->size : 1; }
-extern "C" double fl_comm_seconds(void) { return seconds; }
+extern "C" double fl_comm_seconds(void) { return -1; }
 
 static void reduce_all(fl_comm *c, void *x, int64_t n, ncclDataType_t type, enum fl_reduce kind)
 {

@@ -51,7 +51,8 @@ void *fl_workspace(int which, size_t bytes)
             workspace[nworkspace] = {};
     }
     if (workspace[which].bytes < bytes) {
-        bytes *= 2;              /* so that those outgrown are no more, all together, than the last one */
+        if (workspace[which].p)
+            bytes *= 2;          /* so that those outgrown are no more, all together, than the last one */
         FL_CUDA(cudaMalloc(&workspace[which].p, bytes));
         held += (int64_t)bytes;
         workspace[which].bytes = bytes;
