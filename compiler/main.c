@@ -8,7 +8,7 @@
 
 static const char usage_text[] =
     "usage: flowc FILE.flow [-o DIR] [--plan NAME] [--target cuda|cpu] [--set NAME=VALUE]... [--check]\n"
-    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|PASS[,json]] [--explain NAME]\n"
+    "             [--emit=ast|logical|sbp|physical|schedule|memory|comm|dot|json|PASS[,json]] [--explain NAME]\n"
     "             [--plans] [--diff PLAN2] [--cluster F.json|NAME] [--time] [--diagnostics=json]\n"
     "             [--verify | --no-verify] [--spoil FAULT]\n"
     "       flowc --list-ops | --explain-error CODE | --allocate FILE.csv\n";
@@ -29,6 +29,68 @@ static void dump_logical(FILE *to, struct module *m)
             graph_dump(to, m->graph[e], NULL);
 }
 
+/* For graphviz: nodes of a region and its bodies, an edge for each value that one reads from another. Inputs of a body are
+ * numbered as values of their own, and tied to the node that carries them in. */
+static void dot_region(FILE *to, const struct region *r, const char *entry)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        const char *name = arrlen(n->out) ? mem_printf("%s_%d", entry, n->out[0]->id) : NULL;
+        if (!name)
+            continue;
+        fprintf(to, "  %s [label=\"%s\\n%s\"];\n", name, n->op->name, value_type_text(n->out[0], NULL));
+        for (int k = 1; k < arrlen(n->out); k++)
+            fprintf(to, "  %s -> %s_%d [style=dotted];\n", name, entry, n->out[k]->id);
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k])
+                fprintf(to, "  %s_%d -> %s;\n", entry, n->in[k]->id, name);
+        if (!n->body)
+            continue;
+        for (int k = 0; k < arrlen(n->body->args); k++)
+            fprintf(to, "  %s -> %s_%d [style=dotted];\n", name, entry, n->body->args[k]->id);
+        dot_region(to, n->body, entry);
+        for (int k = 0; k < arrlen(n->body->results); k++)
+            fprintf(to, "  %s_%d -> %s [style=dashed];\n", entry, n->body->results[k]->id, name);
+    }
+}
+
+static void dump_dot(FILE *to, struct module *m)
+{
+    fputs("digraph flow {\n  node [shape=box];\n", to);
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            dot_region(to, m->graph[e]->root, entry_name[e]);
+    fputs("}\n", to);
+}
+
+static void json_region(FILE *to, const struct region *r, const char *entry, int *count)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        fprintf(to, "%s\n  {\"entry\": \"%s\", \"op\": \"%s\", \"where\": \"%s\", \"in\": [", (*count)++ ? "," : "", entry,
+                n->op->name, span_where(n->span));
+        for (int k = 0; k < arrlen(n->in); k++)
+            fprintf(to, n->in[k] ? "%s%d" : "%snull", k ? ", " : "", n->in[k] ? n->in[k]->id : 0);
+        fputs("], \"out\": [", to);
+        for (int k = 0; k < arrlen(n->out); k++)
+            fprintf(to, "%s{\"id\": %d, \"type\": \"%s\", \"path\": \"%s\"}", k ? ", " : "", n->out[k]->id,
+                    value_type_text(n->out[k], NULL), n->out[k]->path ? n->out[k]->path : "");
+        fprintf(to, "], \"blocks\": %lld}", (long long)(n->body ? n->body->count : 1));
+        if (n->body)
+            json_region(to, n->body, entry, count);
+    }
+}
+
+static void dump_json(FILE *to, struct module *m)
+{
+    int count = 0;
+    fputs("{\"nodes\": [", to);
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            json_region(to, m->graph[e]->root, entry_name[e], &count);
+    fputs("\n]}\n", to);
+}
+
 static void dump_comm(FILE *to, struct module *m) { comm_dump(to, m, emit_json); }
 static void dump_schedule(FILE *to, struct module *m) { schedule_dump(to, m, emit_json); }
 static void dump_proof(FILE *to, struct module *m) { proof_dump(to, m, emit_json); }
@@ -47,6 +109,8 @@ static const struct dump {
     {"differentiate", differentiate, dump_logical,  false},
     {"rewrite",       rewrite,       dump_logical,  false},
     {"logical",       rewrite,       dump_logical,  false},
+    {"dot",           rewrite,       dump_dot,      false},
+    {"json",          rewrite,       dump_json,     false},
     {"place",         place,         dump_logical,  false},
     {"shard",         shard,         shard_dump,    false},
     {"sbp",           shard,         shard_dump,    false},

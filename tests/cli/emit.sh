@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 for plan; do
     for name in parse ast elaborate differentiate rewrite logical place shard sbp box fuse layout physical schedule \
-        allocate memory prove comm; do
+        allocate memory prove comm dot json; do
         "$flowc" "$file" --plan "$plan" --emit=$name >"$work/1" 2>"$work/err" || { echo "$plan: --emit=$name fails"; bad=1; }
         "$flowc" "$file" --plan "$plan" --emit=$name >"$work/2" 2>/dev/null
         [ -s "$work/1" ] || { echo "$plan: --emit=$name prints nothing"; bad=1; }
