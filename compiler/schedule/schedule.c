@@ -56,6 +56,8 @@ void schedule(struct module *m)
     for (int s = 0; s < p->nstage; s++)
         p->stages[s].order = t->order[s];
     links_slots(p);
+    if (t->complete)
+        links_widen(p);
     p->bubble = t->complete ? timetable_bubble(t) : -1;
     if (t->complete)
         warn_bubble(m->plan, p->bubble);
