@@ -16,10 +16,11 @@
  *     box_permute         S(dim) -> S(dim), its axes in another order: whole parts change places
  *     box_accumulate      P(mb) -> B(mb)    local, in time: in a per-micro-batch phase; output readable in UPDATE (or
  *                                           SETUP when in COUNT). The first micro-batch stores, later ones add.
- *     box_post            starts the collective of UPDATE that is its attribute "of" for its operands, "operands" of that
- *                         one, in the last micro-batch: between there and the collective, which then only waits for them
- *                         (its attribute "posted": by operand the "number" of the post, or -1; "rest": of those), they are not written and
- *                         their results not touched. In a body: once for every "blocks" blocks. See box/post.c.
+ *     box_post            starts the collective that is its attribute "of" for its operands, "operands" of that one: one
+ *                         of UPDATE in the last micro-batch, one that cuts shares in a backward in every micro-batch.
+ *                         Between there and the collective, which then only waits for them (its attribute "posted": by
+ *                         operand the "number" of the post, or -1; "rest": of those), they are not written and their
+ *                         results not touched. In a body: once for every "blocks" blocks. See box/post.c.
  *       A gather in a body with attribute "ahead" may be started one block ahead, at the start of the block before.
  *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
  *                         recv on the other stage has no inputs and the same type and layout.
@@ -39,7 +40,8 @@
  * - In the regions of a micro-batch box_recv nodes come first, box_send nodes last; both in order of links. In SETUP and
  *   UPDATE they stand where they are needed, among the stage reduces, in one order over all stages. The two ends of a link
  *   are in the same phase; the value received may be read by later phases (it is then saved like any other).
- * - box_accumulate stands right after the producer, in a body if the producer does (then its output is one per block).
+ * - box_accumulate stands in the body of its producer (its output is one per block): right after it, or at the end, behind
+ *   what the other stages wait for.
  *   With one micro-batch there is none: the per-micro-batch value itself is read in the once-phase.
  * - A collective at root may convert whole stacks (gradient buckets): in[k]->region is a body. Then out[k]->region is the
  *   same body, out[k]->stacked is set, and nodes of bodies that walk the same blocks name out[k] as they would in[k].

@@ -131,7 +131,7 @@ void stage_post(struct physical *p, struct stage *s)
             post_shares(p, s, micro[k].region, &number);
     for (int i = 0; update && i < arrlen(update->nodes); i++) {
         struct node *n = update->nodes[i];
-        if (!(n->op->flags & OP_BOXING) || n->op == &op_box_stage_reduce || node_int(n, "comm", -1) < 0)
+        if (n->op != &op_box_all_reduce && n->op != &op_box_reduce_scatter)          /* what can be posted: flow_rt.h */
             continue;
         struct posting w = {.p = p, .s = s, .of = n, .limit = p->module->plan->shard.bucket_bytes, .number = &number};
         int before = number;

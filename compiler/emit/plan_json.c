@@ -1,6 +1,7 @@
 /* plan.json: the plan for scripts and checkers: mesh, classes with their memory, what each of their phases does that
  * concerns other ranks, and the rolled order of a step; communicators, links with slots. A post starts a collective in one
- * micro-batch (-1: in each), for as many pieces as it has times; what waits for its number stands in update (in that phase). A step of train is: phase count
+ * micro-batch (-1: in each), for as many pieces as it has times; what waits for its number stands in update, or, of one in
+ * each, in that phase. A step of train is: phase count
  * for every micro-batch, setup, the firings of the order, update; of the other entries: count for every micro-batch, setup,
  * forward chunk by chunk for every micro-batch, update. */
 #include "../box/post.h"
