@@ -91,6 +91,16 @@ static bool all_whole(const struct choice *c, int nin, int nout)
     return true;
 }
 
+/* A parameter's copy in a short type is made once, before the first micro-batch: whole. */
+static void copy_whole(struct actor *a)
+{
+    struct choice *kept = NULL;
+    for (int j = 0; j < arrlen(a->choices); j++)
+        if (all_whole(&a->choices[j], (int)arrlen(a->in), (int)arrlen(a->out)))
+            arrput(kept, a->choices[j]);
+    a->choices = kept;
+}
+
 /* Which nodes may run once per step, and which must. */
 static void add_late(struct timing *t, struct actor *a, const bool *once)
 {
@@ -98,6 +108,10 @@ static void add_late(struct timing *t, struct actor *a, const bool *once)
     bool update = a->phase == PHASE_UPDATE, root = !a->node->region->owner && a->carry < 0;
     bool source = a->node->op->flags & OP_SOURCE && !nin;
     bool output = a->node->op == &op_output;
+    if (arrlen(a->out) == 1 && value_is_copy(a->out[0])) {
+        copy_whole(a);
+        return;
+    }
     if (source || !(update || root))
         return;
     struct choice late = { .in = NEW_ARRAY(uint8_t, nin + 1), .out = NEW_ARRAY(uint8_t, nout + 1), .late = true };
