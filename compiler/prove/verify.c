@@ -28,12 +28,20 @@ static const char *rank_text(const struct mesh *m, int rank)
     return *text ? mem_printf(" on rank (%s)", text) : "";
 }
 
-/* One look at these sizes. `most`: seconds it may take. */
+static const char *dims_text(const struct module *m)
+{
+    const char *text = "";
+    for (int i = 0; i < arrlen(m->dims); i++)
+        text = mem_printf("%s%s%s = %lld", text, *text ? ", " : "", m->dims[i]->name, (long long)m->dims[i]->size);
+    return text;
+}
+
+/* One look at these sizes, or, without any, at the program as it is. `most`: seconds it may take. */
 static struct verdict look_at(struct module *m, const struct facts *f, const struct smallness *how, double most, bool where)
 {
     struct verdict v = {.equal = true, .rank = ""};
-    struct shrunk *s = shrunk_make(m, f, how, &v.why_not);
-    if (!s)
+    struct shrunk *s = how ? shrunk_make(m, f, how, &v.why_not) : NULL;
+    if (how && !s)
         return v;
     double work = 0;
     for (int e = 0; e < ENTRIES; e++)
@@ -45,14 +53,15 @@ static struct verdict look_at(struct module *m, const struct facts *f, const str
         v.costly = true;
     } else {
         v.looked = true;
-        v.sizes = shrunk_text(s);
+        v.sizes = s ? shrunk_text(s) : dims_text(m);
         v.mesh = mesh_text(m->physical->mesh);
         for (int e = 0; e < ENTRIES && v.equal; e++)
             if (m->graph[e])
-                v.equal = entry_equal(m, (enum entry)e, how->seed, where, &v.first);
+                v.equal = entry_equal(m, (enum entry)e, how ? how->seed : 1, where, &v.first);
         v.rank = rank_text(m->physical->mesh, v.first.rank);
     }
-    shrunk_restore(s);
+    if (s)
+        shrunk_restore(s);
     return v;
 }
 
@@ -145,6 +154,10 @@ struct verdict verify_module(struct module *m, bool all, bool where)
     do
         v = look_at(m, f, &how, most, false);
     while (!v.looked && !v.costly && try_next(f, &how));
+    if (!v.looked && !v.costly) {                /* no small form: the program itself, where it is one */
+        struct verdict as_is = look_at(m, f, NULL, most, where);
+        return as_is.looked ? as_is : v;
+    }
     if (v.looked && v.equal && all && v.work < TWICE) {
         how.seed++;                          /* what one set of data hides, another one may show */
         v = look_at(m, f, &how, most, false);
