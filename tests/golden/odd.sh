@@ -6,7 +6,7 @@ flowc=$1 compare=$2 run_plan=$3 work=$4 plan=$5 ranks=$6 m=$7
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$work"
 mkdir -p "$work/golden"
-cat "$here/../../examples/gpt/gpt.flow" "$here/odd_plans.flow" "$here/shard_plans.flow" >"$work/odd.flow"
+cat "$here/../../examples/gpt/gpt.flow" "$here/odd_plans.flow" "$here/shard_plans.flow" "$here/mixed_plans.flow" >"$work/odd.flow"
 sizes="--set V=77 --set T=11 --set D=36 --set H=3 --set L=3 --set N=6 --set lr=1e-3 --set floor=1e-4 --set warmup=3 --set steps=6"
 "$run_plan" "$work/odd.flow" --plan single $sizes --set M=1 --steps 6 --make "$work/golden" >/dev/null
 echo "$sizes" >"$work/golden/sizes"
