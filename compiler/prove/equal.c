@@ -196,15 +196,19 @@ static void keep(void *context, const struct value *v, int rank, int64_t block, 
     hmput(w->one, key, copy_of(t));
 }
 
-/* The block of the whole model that a stage's block is; -1 when the logical value has none of these blocks. */
-static int64_t block_logical(const struct value *v, const struct value *u, int64_t block)
+/* The block of u that a stage's block of v is, and, in *whole, its number in the whole repeat, of which u may be in a piece;
+ * -1 when u has none of these blocks. */
+static int64_t block_logical(const struct value *v, const struct value *u, int64_t block, int64_t *whole)
 {
     int64_t at = 0, width = 1;
     const struct region *l = u->region;
+    *whole = 0;
     for (const struct region *r = v->region; r->parent; r = r->parent, l = l->parent) {
         if (!l->parent)
             return -1;
-        at += (region_origin((struct region *)r)->first + block % r->count) * width;
+        int64_t here = region_origin((struct region *)r)->first + block % r->count;
+        *whole += here * width;
+        at += (here - region_origin((struct region *)l)->first) * width;
         block /= r->count;
         width *= l->count;
     }
@@ -217,7 +221,8 @@ static void compare_tensor(struct watch *w, const struct value *v, int rank, int
     struct kept key;
     memset(&key, 0, sizeof key);
     key.value = u->id;
-    key.block = block_logical(v, u, block);
+    int64_t number;
+    key.block = block_logical(v, u, block, &number);
     double *whole = key.block < 0 ? NULL : hmget(w->one, key);
     if (!whole)
         return;
@@ -242,7 +247,7 @@ static void compare_tensor(struct watch *w, const struct value *v, int rank, int
         f->rank = rank;
         f->step = w->step;
         f->microbatch = w->data->all->microbatch;
-        f->block = key.block;
+        f->block = number;
         f->phase = v->def ? v->def->phase : PHASE_FORWARD;
         f->ndim = t->ndim;
         memcpy(f->index, at, sizeof at);

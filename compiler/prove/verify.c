@@ -155,7 +155,11 @@ struct verdict verify_module(struct module *m, bool all, bool where)
         v = look_at(m, f, &how, most, false);
     while (!v.looked && !v.costly && try_next(f, &how));
     if (!v.looked && !v.costly) {                /* no small form: the program itself, where it is one */
-        struct verdict as_is = look_at(m, f, NULL, most, where);
+        struct verdict as_is = look_at(m, f, NULL, most, false);
+        if (as_is.looked && !as_is.equal && where) {
+            struct verdict found = look_at(m, f, NULL, most, true);
+            as_is = found.equal ? as_is : found;
+        }
         return as_is.looked ? as_is : v;
     }
     if (v.looked && v.equal && all && v.work < TWICE) {

@@ -17,6 +17,11 @@ misgroup all_reduce(dp) h[*].mlp.up_weight#grad|h[*].mlp.up_weight#grad|37
 early accumulate h[*].mlp.up_weight#grad|h[*].mlp.up_weight#grad|37
 early post h[*].mlp.up_weight#grad|h[*].attn.qkv_weight#grad|26
 FAULTS
+# in a piece of a repeat, blocks have their number in the whole one
+{ cat "$gpt"; sed -n '/^plan tp2 /,/^}/p' "$gpt" | sed 's/^plan tp2 /plan pieces /; s/^}/    recompute h[2..4]\n}/'; } >"$work/pieces.flow"
+"$flowc" "$work/pieces.flow" --plan pieces --set L=4 --check --spoil 'drop all_reduce(tp) h[*].attn.einsum@2~again' 2>"$work/messages"
+grep -qF "'h[*].attn.einsum@2~again' is not" "$work/messages" && grep -q 'backward of train.*, block 3 on rank' "$work/messages" ||
+    { echo "a piece: not the tensor, or not its block"; cat "$work/messages"; bad=1; }
 "$flowc" "$gpt" --plan tp2 --target cpu --no-verify --spoil 'drop all_reduce(tp) h[*].mlp.einsum@2' -o "$work/out" ||
     { echo "--no-verify does not let it pass"; bad=1; }
 grep -q '"spoilt": "drop' "$work/out/plan.json" || { echo "plan.json does not say that it is spoilt"; bad=1; }
