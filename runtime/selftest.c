@@ -1,6 +1,6 @@
 /* --selftest: the kernels of the target against plain loops in float64, and the collectives of the program's communicators
  * against what they must give. Sizes are odd, so that every kernel has a rest. On a GPU this is what proves the few device
- * primitives that no host can run. */
+ * primitives that no host can run (cuda/primitives.cu tries them one by one). */
 #include "selftest.h"
 #include "agree.h"
 #include "check.h"
@@ -60,7 +60,7 @@ static void *placed_ids(const int32_t *x, int64_t n)
     return p;
 }
 
-static void check(const char *what, enum fl_type t, const void *got, const double *want, int64_t n, double most)
+void fl_holds(const char *what, enum fl_type t, const void *got, const double *want, int64_t n, double most)
 {
     static const char *const name[] = { "f32", "bf16", "f16" };
     float *x = fl_alloc(n * 4);
@@ -99,7 +99,7 @@ static void products(enum fl_type t, int trans)
         fl_gemm(c, pa, pb, &g);
     else
         fl_gemm_as(c, FL_F32, pa, pb, t, &g);
-    check("product", FL_F32, c, want, M * N, 1e-5);
+    fl_holds("product", FL_F32, c, want, M * N, 1e-5);
     g.k = 0;                             /* nothing to add */
     g.beta = 0.5f;
     if (t == FL_F32)
@@ -108,7 +108,7 @@ static void products(enum fl_type t, int trans)
         fl_gemm_as(c, FL_F32, pa, pb, t, &g);
     for (int i = 0; i < M * N; i++)
         want[i] *= 0.5;
-    check("product of nothing", FL_F32, c, want, M * N, 1e-5);
+    fl_holds("product of nothing", FL_F32, c, want, M * N, 1e-5);
     free(a), free(b);
 }
 
@@ -141,10 +141,10 @@ static void norms(enum fl_type t)
     void *py = piece(R * N * 4), *pdx = piece(R * N * 4), *pdw = piece(N * 4), *pdb = piece(N * 4);
     fl_layer_norm_as(py, px, pw, pb, R, N, 1e-5f, t, t, FL_F32, FL_F32);
     fl_layer_norm_grad_as(pdx, pdw, pdb, pg, px, pw, R, N, 1e-5f, t, FL_F32, FL_F32, t, t, FL_F32);
-    check("layer_norm", t, py, y, R * N, most(t, 1e-5));
-    check("layer_norm dx", t, pdx, dx, R * N, most(t, 1e-5));
-    check("layer_norm dweight", FL_F32, pdw, dw, N, 1e-5);
-    check("layer_norm dbias", FL_F32, pdb, db, N, 1e-5);
+    fl_holds("layer_norm", t, py, y, R * N, most(t, 1e-5));
+    fl_holds("layer_norm dx", t, pdx, dx, R * N, most(t, 1e-5));
+    fl_holds("layer_norm dweight", FL_F32, pdw, dw, N, 1e-5);
+    fl_holds("layer_norm dbias", FL_F32, pdb, db, N, 1e-5);
     free(x), free(w), free(b), free(g);
 }
 
@@ -192,10 +192,10 @@ static void attentions(enum fl_type t, int64_t width_of_head)
         fl_attention_as(py, pq, pk, pv, NULL, t, &a);
         fl_attention_grad_as(pdq, pdk, pdv, pg, pq, pk, pv, NULL, t, &a);
     }
-    check("attention", t, py, y, T * H * K, most(t, 1e-5));
-    check("attention dq", t, pdq, dq, T * H * K, most(t, 1e-5));
-    check("attention dk", t, pdk, dk, T * K, most(t, 1e-5));
-    check("attention dv", t, pdv, dv, T * K, most(t, 1e-5));
+    fl_holds("attention", t, py, y, T * H * K, most(t, 1e-5));
+    fl_holds("attention dq", t, pdq, dq, T * H * K, most(t, 1e-5));
+    fl_holds("attention dk", t, pdk, dk, T * K, most(t, 1e-5));
+    fl_holds("attention dv", t, pdv, dv, T * K, most(t, 1e-5));
     free(q), free(k), free(v), free(g);
 }
 
@@ -223,10 +223,10 @@ static void losses(enum fl_type t)
     fl_ce_sum_exp_as(ps, px, t, pm, R, V, 0, VALID);
     fl_ce_below_as(pp, px, t, pm, pi, R, V, 0, VALID, -100, 0);
     fl_ce_grad_as(pdx, pg, px, t, pm, ps, pi, R, V, 0, VALID, -100, 0);
-    check("cross_entropy max", FL_F32, pm, m, R, 0);
-    check("cross_entropy sum", FL_F32, ps, s, R, 1e-5);
-    check("cross_entropy below", FL_F32, pp, p, R, 1e-6);
-    check("cross_entropy grad", t, pdx, dx, R * V, most(t, 1e-6));
+    fl_holds("cross_entropy max", FL_F32, pm, m, R, 0);
+    fl_holds("cross_entropy sum", FL_F32, ps, s, R, 1e-5);
+    fl_holds("cross_entropy below", FL_F32, pp, p, R, 1e-6);
+    fl_holds("cross_entropy grad", t, pdx, dx, R * V, most(t, 1e-6));
     free(x), free(g);
 }
 
@@ -248,8 +248,8 @@ static void softmaxes(enum fl_type t)
     void *px = placed(x, R * N, t), *pg = placed(g, R * N, t), *py = piece(R * N * 4), *pdx = piece(R * N * 4);
     fl_softmax_as(py, px, t, &d);
     fl_softmax_grad_as(pdx, py, pg, t, &d);
-    check("softmax", t, py, y, R * N, most(t, 1e-6));
-    check("softmax grad", t, pdx, dx, R * N, most(t, 1e-6));
+    fl_holds("softmax", t, py, y, R * N, most(t, 1e-6));
+    fl_holds("softmax grad", t, pdx, dx, R * N, most(t, 1e-6));
     free(x), free(g);
 }
 
@@ -280,9 +280,9 @@ static void tables(enum fl_type t)
     fl_embedding_as(py, pi, pw, t, COUNT, 0, R, N);
     fl_embedding_grad_as(pdw, px, t, pi, COUNT, 0, R, N);
     fl_rope_as(pt, px, t, outer, T, 1, 2 * PAIRS, 3, 100, true, false);
-    check("embedding", t, py, y, COUNT * N, 0);
-    check("embedding grad", FL_F32, pdw, dw, R * N, 1e-6);
-    check("rope", t, pt, turned, outer * T * 2 * PAIRS, most(t, 1e-5));
+    fl_holds("embedding", t, py, y, COUNT * N, 0);
+    fl_holds("embedding grad", FL_F32, pdw, dw, R * N, 1e-6);
+    fl_holds("rope", t, pt, turned, outer * T * 2 * PAIRS, most(t, 1e-5));
     free(w), free(x);
 }
 
@@ -310,10 +310,10 @@ static void sums(void)
     fl_square_sum(p[2], px, A * B * C);
     fl_dropout(p[3], px, &(struct fl_step){ .step = 4, .seed = 5 }, 77, 2, 0.25f,
                &(struct fl_place){ .ndim = 2, .n = { B, C }, .base = { 3, 0 }, .size = { 50, C } });
-    check("sum", FL_F32, p[0], sum, A * C, 1e-6);
-    check("max", FL_F32, p[1], largest, A, 0);
-    check("square_sum", FL_F32, p[2], &square, 1, 1e-6);
-    check("dropout", FL_F32, p[3], dropped, B * C, 1e-6);
+    fl_holds("sum", FL_F32, p[0], sum, A * C, 1e-6);
+    fl_holds("max", FL_F32, p[1], largest, A, 0);
+    fl_holds("square_sum", FL_F32, p[2], &square, 1, 1e-6);
+    fl_holds("dropout", FL_F32, p[3], dropped, B * C, 1e-6);
     free(x);
 }
 
@@ -357,10 +357,10 @@ static void indices(void)
     const struct fl_dims one = { .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 2 };
     /* the largest is where argmax says: [A, C] seen as [A, 1, C] */
     fl_gather(p[4], px, p[3], &one, 1, 0);
-    check("cumsum", FL_F32, p[0], running, A * B * C, 1e-6);
-    check("scatter", FL_F32, p[1], placed_at, A * COUNT * C, 1e-6);
-    check("top_k", FL_F32, p[2], both, 2 * A * C, 0);
-    check("argmax and gather", FL_F32, p[4], largest, A * C, 0);
+    fl_holds("cumsum", FL_F32, p[0], running, A * B * C, 1e-6);
+    fl_holds("scatter", FL_F32, p[1], placed_at, A * COUNT * C, 1e-6);
+    fl_holds("top_k", FL_F32, p[2], both, 2 * A * C, 0);
+    fl_holds("argmax and gather", FL_F32, p[4], largest, A * C, 0);
     free(x);
 }
 
@@ -378,13 +378,13 @@ static void updates(void)
     void *pw = placed(w, N, FL_F32), *pg = placed(g, N, FL_F32), *pm = placed(m, N, FL_F32), *pv = placed(v, N, FL_F32), *pb = placed(&by, 1, FL_F32);
     fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f, 1);
     fl_gathered();
-    check("adamw", FL_F32, pw, want, N, 1e-5);
+    fl_holds("adamw", FL_F32, pw, want, N, 1e-5);
     for (int i = 0; i < N; i++)
         want[i] = w[i] - 0.01 * (0.9 * m[i] + 0.5 * g[i] + 0.1 * w[i]);
     pw = placed(w, N, FL_F32), pm = placed(m, N, FL_F32);
     fl_sgd(&step, pw, pg, pm, pb, N, 0.9f, 0.1f, 1);
     fl_gathered();
-    check("sgd", FL_F32, pw, want, N, 1e-5);
+    fl_holds("sgd", FL_F32, pw, want, N, 1e-5);
     free(w), free(g), free(m), free(v);
 }
 
@@ -410,9 +410,9 @@ static void collectives(struct fl_run *run)
         fl_all_reduce(of, px, n, FL_SUM);
         fl_reduce_scatter(of, part, py, 1, n, 1, FL_SUM);
         fl_all_gather(of, whole, py, 1, n, 1, 4);
-        check(fl_printf("all_reduce %s", fl_program.comm[c].name), FL_F32, px, sum, n, 0);
-        check(fl_printf("reduce_scatter %s", fl_program.comm[c].name), FL_F32, part, sum + rank * N, N, 0);
-        check(fl_printf("all_gather %s", fl_program.comm[c].name), FL_F32, whole, all, n, 0);
+        fl_holds(fl_printf("all_reduce %s", fl_program.comm[c].name), FL_F32, px, sum, n, 0);
+        fl_holds(fl_printf("reduce_scatter %s", fl_program.comm[c].name), FL_F32, part, sum + rank * N, N, 0);
+        fl_holds(fl_printf("all_gather %s", fl_program.comm[c].name), FL_F32, whole, all, n, 0);
         free(x), free(sum), free(all);
     }
 }
@@ -420,6 +420,7 @@ static void collectives(struct fl_run *run)
 bool fl_selftest(struct fl_run *run)
 {
     room = fl_arena_new(ROOM);
+    fl_target_selftest(room);
     for (int k = FL_F32; k <= FL_F16; k++) {
         enum fl_type t = (enum fl_type)k;
         for (int trans = 0; trans < 4; trans++)

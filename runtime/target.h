@@ -29,6 +29,7 @@ bool fl_target_resident(int64_t *bytes,
                         int64_t *library);           /* most host memory resident so far, and what was resident before the
                                                         arena: MPI, BLAS, libc; false where the arena is elsewhere */
 void fl_target_stop(void);
+void fl_target_selftest(char *room);                 /* checks what kernels are made of, by fl_holds, in 64 KiB of the arena */
 
 /* Communicators and links of this rank, made in the program's order before the first step. `peer` is a rank of the
  * world, `tag` is unique per link. */
