@@ -61,7 +61,8 @@ struct tensor {
 struct reference {
     const struct node *node;
     struct tensor *in, *out;     /* in[k].data NULL for an optional operand left out; out[].data zeroed */
-    int64_t step;                /* for random ops and the optimizer: counted from 0 */
+    int64_t step;                /* for random ops and the learning rate: counted from 0 */
+    int64_t update;              /* for the optimizer: the same without the steps that were skipped */
     uint64_t seed;
     int64_t block;               /* for random ops: flat index of the block, outermost repeat major */
     bool exact;                  /* reals: casts between float types change nothing */

@@ -201,6 +201,7 @@ extern const int fl_rank_count;
 
 struct fl_step {                         /* scalars of the current step */
     int64_t step;                        /* from 0, counted from the start of training */
+    int64_t update;                      /* the same without the steps that were skipped: what bias correction counts */
     int microbatch;                      /* set by the program before each micro-batch */
     uint64_t seed;
     float lr;                            /* learning rate of this step */
@@ -502,7 +503,7 @@ void fl_gathered(void);
 void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
 void fl_clip_scale(float *y, const float *norm, float clip);    /* min(1, clip / (norm + 1e-6)); NaN: not finite */
-/* scale: pointer to the factor on g, or NULL for 1; where it is NaN nothing changes. Step number from s->step (0 is the
+/* scale: pointer to the factor on g, or NULL for 1; where it is NaN nothing changes. Number of the update from s->update (0 is the
  * first). lr_scale: factor on s->lr. */
 void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
               float beta1, float beta2, float eps, float decay, float lr_scale);

@@ -11,6 +11,7 @@
 #include "signals.h"
 #include "target.h"
 #include "weights.h"
+#include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,22 @@ static void evaluate(struct fl_run *run, int64_t done, int64_t last)
     free(value);
 }
 
+/* Steps so far that changed nothing, as their gradients were not finite. The learning rate and the data go on over them; an
+ * optimizer's bias correction does not. Every rank has the norm and counts them alike. */
+static double skipped;
+
+static void count_skipped(const struct fl_report_step *s)
+{
+    if (fl_program.skips && !s->has_norm)
+        FL_FAIL(NULL, "this rank does not have the gradient norm, on which skipping depends");
+    skipped += fl_program.skips && !isfinite(s->norm);
+}
+
 static void train_step(struct fl_run *run, int64_t k, int64_t last)
 {
     double start = MPI_Wtime(), comm = fl_comm_seconds();
     run->step.step = k;
+    run->step.update = k - (int64_t)skipped;
     run->step.lr = (float)learning_rate(k);
     fl_reader_seek(FL_TRAIN, k);
     fl_outputs_run(run, FL_TRAIN);
@@ -58,6 +71,8 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
                                 .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm };
     s.loss = fl_outputs_scalar(FL_TRAIN, "loss", &s.has_loss);
     s.norm = fl_outputs_scalar(FL_TRAIN, "grad_norm", &s.has_norm);
+    count_skipped(&s);
+    s.skipped = (int64_t)skipped;
     fl_report_step(&s);
 }
 
@@ -120,6 +135,7 @@ static bool open_evaluation(const struct fl_run *run, const struct fl_options *o
 void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
+    fl_checkpoint_scalar("skipped_steps", &skipped);
     check_outputs(run, o);
     fl_signals_watch(o->save != NULL);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;

@@ -145,7 +145,7 @@ void fl_report_step(const struct fl_report_step *s)
             number("grad_norm", s->norm);
         number("lr", s->lr);
         if (fl_program.skips)
-            fprintf(metrics, ", \"skipped_steps\": %lld", (long long)lost.skipped);
+            fprintf(metrics, ", \"skipped_steps\": %lld", (long long)s->skipped);
         number("tokens_per_s", tokens);
         number("step_s", s->seconds);
         number("comm_s", s->comm_seconds < 0 ? NAN : s->comm_seconds);

@@ -8,6 +8,7 @@ struct fl_report_step {
     int64_t step, last;                  /* number of the step just done, from 1; number of the run's last step */
     bool has_loss, has_norm;
     double loss, norm, lr, seconds, comm_seconds;
+    int64_t skipped;                     /* steps skipped since the start of training */
 };
 /* done: steps of an earlier run that this one goes on from. What its metrics say of later ones is taken out. */
 void fl_report_start(const struct fl_options *o, int64_t done);

@@ -369,7 +369,7 @@ static void updates(void)
     enum { N = 5003 };
     float *w = numbers(N, 18, FL_F32), *g = numbers(N, 19, FL_F32), *m = numbers(N, 20, FL_F32), *v = numbers(N, 21, FL_F32), by = 0.5f;
     static double want[N];
-    const struct fl_step step = { .step = 2, .lr = 0.01f };
+    const struct fl_step step = { .step = 2, .update = 2, .lr = 0.01f };
     for (int i = 0; i < N; i++) {
         v[i] = fabsf(v[i]);
         double gi = g[i] * 0.5, mi = 0.9 * m[i] + 0.1 * gi, vi = 0.99 * v[i] + 0.01 * gi * gi;

@@ -32,7 +32,7 @@ static void square(struct builder *b, struct region *at, struct trained *t)
 /* `norm inf`: the largest entry of the gradient, which is P(max) where the parameter is split. */
 static void largest(struct builder *b, struct region *at, struct trained *t)
 {
-    struct node *n = make(b, at, &op_abs, t);
+    struct node *n = make(b, at, &op_magnitude, t);
     node_in(n, t->grad);
     node_finish(b->d->g, n);
     if (t->grad->ndim) {

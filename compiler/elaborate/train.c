@@ -257,9 +257,6 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
         }
     }
     t->seed = (uint64_t)seed;
-    if (t->skip && t->largest)
-        diag_help(diag_error(E_BLOCK_LINE, block->span, "`norm inf` does not see entries that are no number"),
-                  "`skip nonfinite` goes with `norm 2`");
     if (!steps)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"),
                   "add a line such as `steps 1000`");

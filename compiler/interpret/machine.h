@@ -49,6 +49,7 @@ struct run {
     struct machine *machines;
     int nmachine;
     int64_t step, microbatch, phase_count;
+    int64_t skipped;             /* steps so far whose norm was not finite, where such steps are skipped */
     struct { char *key; const double *value; } *inputs;
     struct { struct tensor t; bool full; } *mail;      /* stb_ds array: one slot per link and rank */
     struct meeting *meetings;

@@ -184,6 +184,7 @@ static void compute(struct machine *m, struct node *n, struct rank *k)
     for (int i = 0; i < nout; i++)
         straighten(&out[i]);
     struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
+                          .update = m->run->step - m->run->skipped,
                           .seed = m->run->module->train.seed,
                           .block = block_in_model(m, n->region), .exact = !m->run->rounding};
     n->op->ref(&r);

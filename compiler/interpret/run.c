@@ -167,11 +167,8 @@ static void run_phase(struct run *r, enum phase phase, int chunk)
     }
 }
 
-void run_step(struct run *r, int64_t step)
+static void run_phases(struct run *r)
 {
-    r->step = step;
-    r->microbatch = 0;
-    clear_cells(r);
     if (!r->physical) {
         run_phase(r, PHASE_FORWARD, 0);
         return;
@@ -193,6 +190,16 @@ void run_step(struct run *r, int64_t step)
     }
     r->microbatch = 0;
     run_phase(r, PHASE_UPDATE, 0);
+}
+
+void run_step(struct run *r, int64_t step)
+{
+    const struct train_spec *t = &r->module->train;
+    r->step = step;
+    r->microbatch = 0;
+    clear_cells(r);
+    run_phases(r);
+    r->skipped += r->entry == ENTRY_TRAIN && (t->clip > 0 || t->skip) && !isfinite(run_output(r, "grad_norm"));
 }
 
 double run_output(const struct run *r, const char *name)

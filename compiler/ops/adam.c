@@ -9,7 +9,7 @@ static void update(struct reference *r, bool apart)
     const struct param *p = node_ptr(r->node, "param");
     const double *w = r->in[0].data, *g = r->in[1].data, *m = r->in[2].data, *v = r->in[3].data, scale = update_factor(r, 4);
     double *w1 = r->out[0].data, *m1 = r->out[1].data, *v1 = r->out[2].data;
-    double lr = update_lr(r), k = (double)(r->step + 1), c1 = 1 - pow(t->beta1, k), c2 = 1 - pow(t->beta2, k);
+    double lr = update_lr(r), k = (double)(r->update + 1), c1 = 1 - pow(t->beta1, k), c2 = 1 - pow(t->beta2, k);
     if (update_skipped(r, 4))
         return;
     for (int64_t i = 0; i < tensor_count(&r->in[0]); i++) {

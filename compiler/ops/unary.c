@@ -18,6 +18,13 @@ UNARY(square, "x^2", x[0] * x[0], "%0 * %0", NULL,
       grad_give(c, 0, MAKE(c, mul, MAKE(c, mul, dy, NUMBER(c, 2)), x[0]));)
 UNARY(abs, "|x|", fabs(x[0]), "fabsf(%0)", NULL, grad_give(c, 0, MAKE(c, mul, dy, MAKE(c, sign, x[0])));)
 
+/* For `norm inf`: a maximum passes over what is no number, so that it stands as the largest of all. */
+ELEMENTWISE_VALUE(magnitude, isnan(x[0]) ? INFINITY : fabs(x[0]))
+const struct op op_magnitude = {
+    .name = "magnitude", .doc = "|x|, infinite where x is no number", .args = "x", .rule_of = rule_broadcast,
+    .flags = OP_ELEMENTWISE | OP_INTERNAL, .expr = "%0 == %0 ? fabsf(%0) : INFINITY", .shape = shape_float, .ref = magnitude_ref,
+};
+
 ELEMENTWISE_VALUE(sign, (x[0] > 0) - (x[0] < 0))
 const struct op op_sign = {
     .name = "sign", .doc = "-1, 0 or 1", .args = "x", .rule_of = rule_broadcast, .linear = "max{a} min{a}",

@@ -69,7 +69,7 @@ void fl_clip_scale(float *y, const float *norm, float clip)
 static inline void adam(bool apart, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
                         int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    double t = (double)s->step + 1;
+    double t = (double)s->update + 1;
     float lr = s->lr * lr_scale;
     float step_size = (float)(lr / (1 - pow(beta1, t))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, t)));
     float shrink = apart ? 1 - lr * decay : 1, inside = apart ? 0 : decay;
@@ -103,7 +103,7 @@ void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_b
             float momentum, float decay, float lr_scale)
 {
     float lr = s->lr * lr_scale, by = scale ? *scale : 1;
-    bool first = s->step == 0;
+    bool first = s->update == 0;
     if (isnan(by))
         return;
 #pragma omp parallel for simd if (n > FL_GRAIN)

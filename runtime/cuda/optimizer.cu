@@ -121,8 +121,8 @@ __global__ void gathered_kernel(const item *items, int count, double *parts, con
     if (t.redo ? by >= 1.0f : by != by)
         return;
     if (threadIdx.x == 0) {
-        correct[0] = (float)(1 - pow((double)t.beta1, (double)s->step + 1));
-        correct[1] = (float)sqrt(1 - pow((double)t.beta2, (double)s->step + 1));
+        correct[0] = (float)(1 - pow((double)t.beta1, (double)s->update + 1));
+        correct[1] = (float)sqrt(1 - pow((double)t.beta2, (double)s->update + 1));
     }
     FL_BARRIER();
     int64_t whole = t.quads ? from + (to - from) / 4 * 4 : from;

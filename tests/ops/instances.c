@@ -279,7 +279,7 @@ const struct instance instances[] = {
     UNARY(gelu, "f"), UNARY(gelu_exact, "f"), UNARY(silu, "f"), UNARY(relu, "f"), UNARY(tanh, "f"), UNARY(sigmoid, "f"),
     {&op_gelu_grad, "w MN, f MN"}, {&op_gelu_exact_grad, "w MN, f MN"}, {&op_silu_grad, "w MN, f MN"},
     {&op_relu_grad, "w MN, f MN"}, {&op_tanh_grad, "w MN, f MN"}, {&op_sigmoid_grad, "w MN, f MN"},
-    UNARY(exp, "f"), UNARY(log, "p"), UNARY(sqrt, "p"), UNARY(square, "f"), UNARY(abs, "f"), UNARY(sign, "f"),
+    UNARY(exp, "f"), UNARY(log, "p"), UNARY(sqrt, "p"), UNARY(square, "f"), UNARY(abs, "f"), UNARY(magnitude, "f"), UNARY(sign, "f"),
     {&op_cast, "f MN", to_f32}, {&op_cast, "f MN", to_bf16, .no_gradient = true}, {&op_cast, "f MN", to_i32},
     {&op_cast, "b MN", to_f32},
     {&op_detach, "f MN"}, {&op_to, "f MN"},

@@ -318,7 +318,7 @@ static void adamw(void **state)
     for (int i = 0; i < N; i++)
         rw[i] = w[i];
     for (int k = 0; k < 3; k++) {
-        struct fl_step s = { .step = k, .lr = 0.01f };
+        struct fl_step s = { .step = k, .update = k, .lr = 0.01f };
         float *g = random_array(N, 14 + (uint64_t)k);
         fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
         redone(&s);
