@@ -107,6 +107,8 @@ struct precision {               /* precision bf16 { master f32; grads f32; redu
     enum type master, grads, reduce;
     const char **keep;           /* stb_ds arrays: patterns of what stays f32 */
     struct span *keep_span;
+    double loss_scale;           /* f16: where the factor on the loss starts; 0: there is none */
+    int64_t growth_interval;     /* good steps until it is doubled */
     struct span span;
 };
 
@@ -230,6 +232,8 @@ struct train_spec {
     bool largest;                /* `norm inf`: the norm is the largest entry of all gradients, not the root of their squares */
     uint64_t seed;
 };
+struct module;
+bool train_skips(const struct module *m);    /* a step whose norm is not finite changes nothing */
 double train_lr(const struct train_spec *t, int64_t step);         /* learning rate of a step, from 0; ops/optimizer.c */
 struct evaluate_spec {
     bool present;

@@ -64,6 +64,7 @@ struct reference {
     int64_t step;                /* for random ops and the learning rate: counted from 0 */
     int64_t update;              /* for the optimizer: the same without the steps that were skipped */
     uint64_t seed;
+    double loss_scale;           /* for loss_scale: the factor of this step */
     int64_t block;               /* for random ops: flat index of the block, outermost repeat major */
     bool exact;                  /* reals: casts between float types change nothing */
 };

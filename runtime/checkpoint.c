@@ -335,8 +335,7 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
     for (int i = fl_rank_number; i < m.nfile && !complaint; i += fl_program.nranks)
         complaint = fl_manifest_check(&m, i);
     fl_agree(with_older(complaint, dir, folder));
-    complaint = fl_state_take(&m);
-    fl_agree(complaint ? fl_printf("%s does not fit the program: %s", folder, complaint) : NULL);
+    fl_state_take(&m);
     fl_at("--resume", "loading the checkpoint");
     fl_weights_load_files(run, folder, m.nfile, m.file, true);
     run->step.seed = m.seed;

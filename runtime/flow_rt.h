@@ -161,6 +161,8 @@ struct fl_program_spec {
     double lr_peak, lr_floor;
     int64_t lr_warmup, lr_decay;
     bool skips;                          /* a step whose norm is not finite changes nothing */
+    double loss_scale;                   /* where the factor on the loss starts (fl_scale.h); 0: none */
+    int64_t growth_interval;
     uint64_t seed;
 
     bool evaluate;
@@ -205,6 +207,7 @@ struct fl_step {                         /* scalars of the current step */
     int microbatch;                      /* set by the program before each micro-batch */
     uint64_t seed;
     float lr;                            /* learning rate of this step */
+    float loss_scale;                    /* factor with which the gradient of the loss starts in this step */
 };
 typedef struct fl_comm fl_comm;
 typedef struct fl_link fl_link;
@@ -503,6 +506,7 @@ void fl_gathered(void);
 void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
 void fl_clip_scale(float *y, const float *norm, float clip);    /* min(1, clip / (norm + 1e-6)); NaN: not finite */
+void fl_loss_scale(float *y, const struct fl_step *s);
 /* scale: pointer to the factor on g, or NULL for 1; where it is NaN nothing changes. Number of the update from s->update (0 is the
  * first). lr_scale: factor on s->lr. */
 void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,

@@ -3,6 +3,7 @@
 #include "agree.h"
 #include "check.h"
 #include "checkpoint.h"
+#include "fl_scale.h"
 #include "outputs.h"
 #include "reader.h"
 #include "report.h"
@@ -51,12 +52,25 @@ static void evaluate(struct fl_run *run, int64_t done, int64_t last)
 /* Steps so far that changed nothing, as their gradients were not finite. The learning rate and the data go on over them; an
  * optimizer's bias correction does not. Every rank has the norm and counts them alike. */
 static double skipped;
+static struct fl_scale scale;            /* the factor on the loss follows from the same norm; now 0: none */
 
 static void count_skipped(const struct fl_report_step *s)
 {
     if (fl_program.skips && !s->has_norm)
         FL_FAIL(NULL, "this rank does not have the gradient norm, on which skipping depends");
     skipped += fl_program.skips && !isfinite(s->norm);
+    if (scale.now > 0)
+        fl_scale_next(&scale, isfinite(s->norm), fl_program.growth_interval);
+}
+
+static void keep_numbers(void)
+{
+    fl_checkpoint_scalar("skipped_steps", &skipped);
+    scale.now = fl_program.loss_scale;
+    if (scale.now <= 0)
+        return;
+    fl_checkpoint_scalar("loss_scale", &scale.now);
+    fl_checkpoint_scalar("loss_scale_good", &scale.good);
 }
 
 static void train_step(struct fl_run *run, int64_t k, int64_t last)
@@ -65,10 +79,11 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     run->step.step = k;
     run->step.update = k - (int64_t)skipped;
     run->step.lr = (float)learning_rate(k);
+    run->step.loss_scale = (float)scale.now;
     fl_reader_seek(FL_TRAIN, k);
     fl_outputs_run(run, FL_TRAIN);
     struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .seconds = MPI_Wtime() - start,
-                                .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm };
+                                .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm, .loss_scale = scale.now };
     s.loss = fl_outputs_scalar(FL_TRAIN, "loss", &s.has_loss);
     s.norm = fl_outputs_scalar(FL_TRAIN, "grad_norm", &s.has_norm);
     count_skipped(&s);
@@ -135,7 +150,7 @@ static bool open_evaluation(const struct fl_run *run, const struct fl_options *o
 void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
-    fl_checkpoint_scalar("skipped_steps", &skipped);
+    keep_numbers();
     check_outputs(run, o);
     fl_signals_watch(o->save != NULL);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;

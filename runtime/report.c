@@ -116,8 +116,8 @@ static void watch_numbers(const struct fl_report_step *s)
     if (fl_program.skips && s->has_norm && !isfinite(s->norm)) {         /* every rank has this norm */
         if (!lost.skipped++) {
             lost.first_skipped = s->step;
-            fl_report_note("step %lld is skipped: the gradient norm is %g; weights and states stay as they were",
-                           (long long)s->step, s->norm);
+            fl_report_note("step %lld is skipped: the gradient norm is %g; weights and states stay as they were%s",
+                           (long long)s->step, s->norm, s->loss_scale > 0 ? ", the loss scale is halved" : "");
         }
         return;
     }
@@ -146,6 +146,8 @@ void fl_report_step(const struct fl_report_step *s)
         number("lr", s->lr);
         if (fl_program.skips)
             fprintf(metrics, ", \"skipped_steps\": %lld", (long long)s->skipped);
+        if (s->loss_scale > 0)
+            number("loss_scale", s->loss_scale);
         number("tokens_per_s", tokens);
         number("step_s", s->seconds);
         number("comm_s", s->comm_seconds < 0 ? NAN : s->comm_seconds);

@@ -8,6 +8,7 @@ struct fl_report_step {
     int64_t step, last;                  /* number of the step just done, from 1; number of the run's last step */
     bool has_loss, has_norm;
     double loss, norm, lr, seconds, comm_seconds;
+    double loss_scale;                   /* 0: none */
     int64_t skipped;                     /* steps skipped since the start of training */
 };
 /* done: steps of an earlier run that this one goes on from. What its metrics say of later ones is taken out. */

@@ -25,8 +25,15 @@ json_t *fl_state_scalars(void)
     return object;
 }
 
-/* A number the program does not know would be lost without a word. */
-static char *take_scalars(json_t *object)
+/* A number that only other plans know, as the loss scale of f16, goes from one checkpoint to the next. */
+static void carry_on(const char *name, double value)
+{
+    double *kept = fl_alloc((int64_t)sizeof *kept);
+    *kept = value;
+    fl_checkpoint_scalar(fl_printf("%s", name), kept);
+}
+
+static void take_scalars(json_t *object)
 {
     const char *name;
     json_t *v;
@@ -34,11 +41,11 @@ static char *take_scalars(json_t *object)
         int i = 0;
         while (i < nscalar && strcmp(scalars[i].name, name))
             i++;
-        if (i == nscalar)
-            return fl_printf("it has a number '%s', which the program has not", name);
-        *scalars[i].value = json_number_value(v);
+        if (i < nscalar)
+            *scalars[i].value = json_number_value(v);
+        else
+            carry_on(name, json_number_value(v));
     }
-    return NULL;
 }
 
 /* Where the data of a step begin, as the manifest has them: of each data of train its place, and its epoch. */
@@ -77,10 +84,8 @@ static void take_positions(const struct fl_manifest *m)
     }
 }
 
-char *fl_state_take(const struct fl_manifest *m)
+void fl_state_take(const struct fl_manifest *m)
 {
-    char *complaint = take_scalars(json_object_get(m->root, "scalars"));
-    if (!complaint)
-        take_positions(m);
-    return complaint;
+    take_scalars(json_object_get(m->root, "scalars"));
+    take_positions(m);
 }

@@ -5,5 +5,5 @@
 
 json_t *fl_state_scalars(void);                      /* the numbers of fl_checkpoint_scalar, as they are now */
 json_t *fl_state_positions(int64_t done, bool epochs);       /* of each data of train: where step `done` begins */
-char *fl_state_take(const struct fl_manifest *m);    /* sets both; what does not fit the program, or NULL */
+void fl_state_take(const struct fl_manifest *m);     /* sets both */
 #endif

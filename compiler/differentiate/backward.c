@@ -260,7 +260,8 @@ bool backward(struct differentiation *d)
     }
     struct tape t = {.at = g->root, .forward = g->root};
     int from = (int)arrlen(g->root->nodes);
-    give(d, &t, g->loss, build_constant(g, g->root, 1, g->loss->span));
+    bool scaled = g->module->plan->precision.loss_scale > 0;
+    give(d, &t, g->loss, scaled ? build(g, g->root, &op_loss_scale, g->loss->span, 0) : build_constant(g, g->root, 1, g->loss->span));
     mark_new(g->root, from, NULL);
     walk(d, &t);
     return true;

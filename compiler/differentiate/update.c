@@ -1,7 +1,9 @@
 /* The update: squared sums of all gradients, their global norm, the clipping factor, and one optimizer node for each
  * parameter with its states. With `clip_norm c deferred` copies of all these are kept, the update goes first and its redo,
- * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. What belongs to parameters of a repeat body is in a repeat of the update phase that walks
- * the same blocks. */
+ * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. Under
+ * `precision f16` gradients are too large by the loss scale, by which norm and factor are divided; no update goes ahead then,
+ * as it could not know whether something overflowed. What belongs to parameters of a repeat body is in a repeat of the update
+ * phase that walks the same blocks. */
 #include "../module.h"
 #include "tape.h"
 #include <string.h>
@@ -202,6 +204,21 @@ static struct value *scalar(struct differentiation *d, const struct op *op, stru
     return n->out[0];
 }
 
+/* v divided by the factor with which the gradient of the loss started, where there is one. */
+static struct value *unscaled(struct differentiation *d, struct value *v, const char *path)
+{
+    struct region *at = d->g->root;
+    if (!(d->g->module->plan->precision.loss_scale > 0))
+        return v;
+    int from = (int)arrlen(at->nodes);
+    v->path = mem_printf("%s#scaled", path);
+    struct value *by = build(d->g, at, &op_loss_scale, v->span, 0), *result = build(d->g, at, &op_div, v->span, 2, v, by);
+    for (int i = from; i < arrlen(at->nodes); i++)
+        at->nodes[i]->phase = PHASE_UPDATE;
+    result->path = path;
+    return result;
+}
+
 static void output(struct differentiation *d, const char *name, struct value *v)
 {
     for (int i = 0; i < arrlen(d->g->root->nodes); i++) {
@@ -237,7 +254,8 @@ static void join_pieces(struct module *m)
 void update(struct differentiation *d)
 {
     struct module *m = d->g->module;
-    bool deferred = m->train.deferred && m->train.clip > 0;
+    bool scaled = m->plan->precision.loss_scale > 0;
+    bool deferred = m->train.deferred && m->train.clip > 0 && !scaled;
     struct builder b = {.d = d, .each = apply_ahead};
     if (deferred)
         visit(&b, d->g->root, d->g->root);
@@ -251,8 +269,9 @@ void update(struct differentiation *d)
     node_finish(d->g, partials);
     partials->out[0]->path = m->train.largest ? "grad_norm#largest" : "grad_norm#squares";
     struct value *norm = scalar(d, m->train.largest ? &op_max : &op_global_norm, partials->out[0], "grad_norm");
-    if (m->train.clip > 0 || m->train.skip)
-        b.scale = scalar(d, &op_clip_scale, norm, "grad_norm#scale");
+    norm = unscaled(d, norm, "grad_norm");
+    if (train_skips(m))
+        b.scale = unscaled(d, scalar(d, &op_clip_scale, norm, "grad_norm#scale"), "grad_norm#scale");
     b.each = deferred ? apply_again : apply;
     visit(&b, d->g->root, d->g->root);
     join_pieces(m);

@@ -214,7 +214,7 @@ void repeats_cut(struct elab *e);                    /* cut.c: into pieces, wher
 void files_collect(struct elab *e);
 void patterns_check(struct elab *e);
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
-void precision_collect(struct plan *p, struct ast *a);
+void precision_collect(struct frame *f, struct plan *p, struct ast *a);
 bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
 /* schedule_file.c: reads the order of plan->schedule_file, after mesh and micro-batches */
 void schedule_file(struct plan *p);

@@ -324,7 +324,7 @@ static void read_lines(struct frame *f, struct plan *p)
                 unsupported(a, a->name);
             break;
         case AST_PRECISION:
-            precision_collect(p, a);
+            precision_collect(f, p, a);
             break;
         case AST_SHARD: shard_over(p, a); break;
         case AST_OFFLOAD: offload(p, a); break;

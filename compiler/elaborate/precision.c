@@ -1,5 +1,7 @@
 /* The plan's line `precision bf16 { master f32; grads f32; reduce f32; keep f32 on [..] }`. */
+#include "../../runtime/fl_scale.h"
 #include "elaborate.h"
+#include <math.h>
 #include <string.h>
 
 static bool float_type(struct ast *s, const char *name, struct span span, enum type *to)
@@ -14,20 +16,48 @@ static bool float_type(struct ast *s, const char *name, struct span span, enum t
     return false;
 }
 
-void precision_collect(struct plan *p, struct ast *a)
+/* loss_scale 1024; growth_interval 100: of f16, whose least number is 6e-8. */
+static void scaling(struct frame *f, struct precision *x, struct ast *s)
 {
-    static const char *const words[] = {"master", "grads", "reduce", "keep", NULL};
+    double v;
+    int exponent;
+    if (x->type != TYPE_F16) {
+        struct diag *d = diag_error(E_BLOCK_LINE, s->span, "only f16 scales the loss");
+        diag_help(d, "%s has the exponents of f32: its gradients do not vanish", type_name[x->type]);
+    } else if (!strcmp(s->name, "growth_interval")) {
+        const_int(f, ast_kid(s, 0), 1, "growth_interval", &x->growth_interval);
+    } else if (const_eval(f, ast_kid(s, 0), &v)) {
+        if (frexp(v, &exponent) != 0.5 || v > FL_SCALE_MOST || v < 1 / FL_SCALE_MOST) {
+            struct diag *d = diag_error(E_BLOCK_LINE, s->span, "loss_scale is %s, which is no power of two up to %.0f",
+                                        const_text(v), FL_SCALE_MOST);
+            diag_help(d, "a power of two changes no digit of a gradient");
+        }
+        x->loss_scale = v;
+    }
+}
+
+void precision_collect(struct frame *f, struct plan *p, struct ast *a)
+{
+    static const char *const words[] = {"master", "grads", "reduce", "keep", "loss_scale", "growth_interval", NULL};
     struct precision *x = &p->precision;
     bool reduce = false;
     x->span = a->span;
     x->master = x->grads = x->reduce = TYPE_F32;
     if (!float_type(a, a->name, a->name_span, &x->type))
         return;
+    x->loss_scale = x->type == TYPE_F16 ? FL_SCALE_START : 0;
+    x->growth_interval = FL_SCALE_GROWTH;
     for (int i = 0; i < ast_count(a); i++) {
         struct ast *s = a->kids[i], *value = ast_kid(s, 0), *on = ast_kid(s, 1);
         enum type t;
         if (!settings_word(s, "precision", words))
             continue;
+        if (!strcmp(s->name, "loss_scale") || !strcmp(s->name, "growth_interval")) {
+            if (on)
+                diag_error(E_BLOCK_LINE, on->span, "'%s' is not given per tensor", s->name);
+            scaling(f, x, s);
+            continue;
+        }
         if (!value || value->kind != AST_NAME || !float_type(s, value->name, value->span, &t))
             continue;
         if (!strcmp(s->name, "keep")) {

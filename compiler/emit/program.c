@@ -191,6 +191,7 @@ void emit_program(struct module *m, FILE *to)
     const struct physical *p = m->physical;
     const struct mesh *mesh = p->mesh;
     const struct train_spec *t = &m->train;
+    const struct precision *x = &m->plan->precision;
     fprintf(to, "/* %s, plan %s: what is common to all ranks. Written by flowc. */\n#include \"flow_rt.h\"\n\n",
             c_comment(m->options->file), c_comment(m->plan->name));
     emit_inputs(m, to);
@@ -223,7 +224,9 @@ void emit_program(struct module *m, FILE *to)
     fprintf(to, "    .train = %s, .steps = %lld, .tokens = %lld,\n    .lr = %s, .lr_peak = %.17g, .lr_floor = %.17g, "
             ".lr_warmup = %lld, .lr_decay = %lld, .skips = %s, .seed = %lluu,\n", m->graph[ENTRY_TRAIN] && t->present ? "true" : "false",
             (long long)t->steps, (long long)tokens, lr[t->lr_kind], t->lr_peak, t->lr_floor, (long long)t->lr_warmup,
-            (long long)t->lr_decay, truth(t->clip > 0 || t->skip), (unsigned long long)t->seed);
+            (long long)t->lr_decay, truth(train_skips(m)), (unsigned long long)t->seed);
+    if (x->loss_scale > 0)
+        fprintf(to, "    .loss_scale = %.17g, .growth_interval = %lld,\n", x->loss_scale, (long long)x->growth_interval);
     const struct evaluate_spec *v = &m->evaluate;
     fprintf(to, "    .evaluate = %s, .evaluate_every = %lld, .evaluate_steps = %lld,\n",
             m->graph[ENTRY_EVALUATE] ? "true" : "false", (long long)v->every, (long long)v->steps);

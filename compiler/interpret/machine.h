@@ -2,6 +2,7 @@
  * cell for every value and block. A logical graph is one machine with one rank and no mesh. */
 #ifndef FLOWC_MACHINE_H
 #define FLOWC_MACHINE_H
+#include "../../runtime/fl_scale.h"
 #include "interpret.h"
 
 struct cell {                    /* one value of one block on one rank */
@@ -56,6 +57,7 @@ struct run {
     void (*seen)(void *context, const struct value *v, int rank, int64_t block, const struct tensor *t);
     void *seen_context;
     bool rounding;
+    struct fl_scale scale;       /* of the loss; now 0: none */
 };
 
 int64_t tensor_elements(const struct tensor *t);

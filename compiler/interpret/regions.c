@@ -185,7 +185,7 @@ static void compute(struct machine *m, struct node *n, struct rank *k)
         straighten(&out[i]);
     struct reference r = {.node = n, .in = in, .out = out, .step = m->run->step,
                           .update = m->run->step - m->run->skipped,
-                          .seed = m->run->module->train.seed,
+                          .seed = m->run->module->train.seed, .loss_scale = m->run->scale.now,
                           .block = block_in_model(m, n->region), .exact = !m->run->rounding};
     n->op->ref(&r);
     for (int i = 0; i < nout && m->run->rounding; i++)

@@ -60,6 +60,7 @@ static struct run *run_new(struct module *m, enum entry entry, const struct weig
     r->module = m;
     r->entry = entry;
     r->initial = w;
+    r->scale.now = m->plan->precision.loss_scale;
     sh_new_arena(r->inputs);
     return r;
 }
@@ -194,12 +195,16 @@ static void run_phases(struct run *r)
 
 void run_step(struct run *r, int64_t step)
 {
-    const struct train_spec *t = &r->module->train;
     r->step = step;
     r->microbatch = 0;
     clear_cells(r);
     run_phases(r);
-    r->skipped += r->entry == ENTRY_TRAIN && (t->clip > 0 || t->skip) && !isfinite(run_output(r, "grad_norm"));
+    if (r->entry != ENTRY_TRAIN || !train_skips(r->module))
+        return;
+    bool finite = isfinite(run_output(r, "grad_norm"));
+    r->skipped += !finite;
+    if (r->scale.now > 0)
+        fl_scale_next(&r->scale, finite, r->module->plan->precision.growth_interval);
 }
 
 double run_output(const struct run *r, const char *name)

@@ -123,6 +123,11 @@ const struct op op_clip_scale = {
     .call = "fl_clip_scale(%o0, %i0, %num(clip,0))",
 };
 
+bool train_skips(const struct module *m)
+{
+    return m->train.clip > 0 || m->train.skip || m->plan->precision.loss_scale > 0;
+}
+
 double train_lr(const struct train_spec *t, int64_t step)
 {
     return fl_lr_of((enum fl_lr)t->lr_kind, t->lr_peak, t->lr_floor, t->lr_warmup, t->lr_decay,

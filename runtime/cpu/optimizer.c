@@ -65,6 +65,11 @@ void fl_clip_scale(float *y, const float *norm, float clip)
     *y = !isfinite(*norm) ? NAN : by < 1 ? by : 1;
 }
 
+void fl_loss_scale(float *y, const struct fl_step *s)
+{
+    *y = s->loss_scale;
+}
+
 /* apart: decay acts on the weight, not through the gradient */
 static inline void adam(bool apart, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
                         int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)

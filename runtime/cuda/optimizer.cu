@@ -147,6 +147,11 @@ __global__ void gathered_squares(const item *items, const double *parts)
         *t.w = (float)sum;
 }
 
+__global__ void loss_scale_kernel(float *y, const struct fl_step *s)
+{
+    *y = s->loss_scale;
+}
+
 /* ---- on the host ---- */
 
 struct table { item *list; item *on_device; int count; };
@@ -238,6 +243,11 @@ extern "C" void fl_square_sum(float *y, const float *x, int64_t n)
     t.w = y;
     t.g = x;
     gather(t, NULL);
+}
+
+extern "C" void fl_loss_scale(float *y, const struct fl_step *s)
+{
+    FL_LAUNCH_GRID(loss_scale_kernel, 1, 1, y, fl_step_on_device(s));
 }
 
 static void gather_update(int kind, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,

@@ -269,7 +269,7 @@ static void update(struct node *n, struct dim **out)
 #define UNARY(id, t) {&op_##id, t " MN"}, {&op_##id, t " V"}
 
 const struct instance instances[] = {
-    {&op_constant, "", value_half},
+    {&op_constant, "", value_half}, {&op_loss_scale, ""},
     BINARY(add, "f"), BINARY(sub, "f"), BINARY(mul, "f"), BINARY(div, "f"), BINARY(maximum, "f"), BINARY(minimum, "f"),
     UNARY(neg, "f"),
     BINARY(less, "f"), BINARY(less_equal, "f"), BINARY(greater, "f"), BINARY(greater_equal, "f"), BINARY(equal, "i"),
