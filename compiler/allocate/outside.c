@@ -33,13 +33,32 @@ static int64_t whole(const struct physical *p, const struct node *n, const struc
     return bytes;
 }
 
-/* Is there more than one row of what is cut along dim d? */
-static bool inner(const struct physical *p, const struct node *n, const struct value *v, int d)
+/* What is cut along dim d, seen as rows of n entries, one part of which goes to each of k ranks. */
+struct cut { int64_t rows, n, k; };
+
+static struct cut cut_of(const struct physical *p, const struct node *n, const struct value *v, int d)
 {
-    int64_t outer = v->region == n->region ? 1 : v->region->count;
+    struct cut c = {1, value_extent(v, d, p->mesh, NULL), 1};
+    for (const struct region *r = v->region; r != n->region && r->parent; r = r->parent)
+        c.rows *= r->count;
     for (int k = 0; k < d; k++)
-        outer *= value_extent(v, k, p->mesh, NULL);
-    return outer > 1;
+        c.rows *= value_extent(v, k, p->mesh, NULL);
+    for (int a = 0; a < p->mesh->naxis; a++)
+        if (node_int(n, "axes", 0) >> a & 1)
+            c.k *= p->mesh->axis[a].size;
+    return c;
+}
+
+/* Parts of one row lie in rank order; where they are packed into pieces of one size, they must be equal too. */
+static bool cut_packs(struct cut c, bool pieces)
+{
+    return c.rows > 1 || (pieces && c.n % c.k);
+}
+
+/* The largest part's piece of v, all rows of it. */
+static int64_t piece(const struct physical *p, const struct node *n, const struct value *v, struct cut c)
+{
+    return c.n ? whole(p, n, v) / c.n * ((c.n + c.k - 1) / c.k) : 0;
 }
 
 static void most(int64_t *to, int64_t bytes)
@@ -47,35 +66,43 @@ static void most(int64_t *to, int64_t bytes)
     *to = bytes > *to ? bytes : *to;
 }
 
+/* Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
+static bool ends_early(const struct physical *p, const struct value *in, const struct value *share)
+{
+    for (int d = 0; d < in->ndim; d++)
+        if (in->dim[d]->phys % layout_parts(&in->lay, d, p->mesh))
+            return true;                 /* on some ranks */
+    return value_local_bytes(in, p->mesh) < value_local_bytes(share, p->mesh) * layout_parts(&share->lay, DIM_FLAT, p->mesh);
+}
+
 static void look(const struct physical *p, const struct region *r, struct room *rooms)
 {
-    bool packs = target_of(p->module)->packs;
+    bool pieces = target_of(p->module)->packs;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
         int d = (int)node_int(n, "dim", 0);
         int comm = (int)node_int(n, "comm", -1);
-        struct room *room = &rooms[packs && comm >= 0 ? comm : 0];
+        struct room *room = &rooms[pieces && comm >= 0 ? comm : 0];
         bool gather = n->op == &op_box_all_gather, scatter = n->op == &op_box_reduce_scatter;
-        if (d == DIM_FLAT) {                 /* shares lie in rank order; only a piece that ends early is copied */
-            for (int k = 0; k < arrlen(n->in) && scatter && packs; k++)
-                most(&room->send, value_share(n->out[k], p->mesh) * 4 * layout_parts(&n->out[k]->lay, DIM_FLAT, p->mesh));
-            continue;
-        }
-        for (int k = 0; k < arrlen(n->in) && (gather || scatter || n->op == &op_box_all_to_all); k++) {
-            int64_t in = whole(p, n, n->in[k]), out = whole(p, n, n->out[k]);
-            if (gather && inner(p, n, n->out[k], d)) {
-                most(&room->recv, out);
-                most(&room->send, packs ? 2 * in : 0);
-            } else if (scatter && inner(p, n, n->in[k], d)) {
-                most(&room->send, in);
-                most(&room->recv, packs ? 2 * out : 0);
-            } else if (!gather && !scatter) {
-                most(&room->send, in);
-                most(&room->recv, out);
-            }
-        }
         if (n->body)
             look(p, n->body, rooms);
+        for (int k = 0; k < arrlen(n->in) && (gather || scatter || n->op == &op_box_all_to_all); k++) {
+            const struct value *in = n->in[k], *out = n->out[k], *joined = gather ? out : in;
+            if (d == DIM_FLAT) {
+                if (scatter && pieces && ends_early(p, in, out))
+                    most(&room->send, value_local_bytes(out, p->mesh) * layout_parts(&out->lay, DIM_FLAT, p->mesh));
+                continue;
+            }
+            struct cut c = cut_of(p, n, joined, gather || scatter ? d : (int)node_int(n, "dim_to", 0));
+            if (!gather && !scatter) {           /* pieces of one size along both dims, all that go out and all that come in */
+                most(&room->send, pieces ? piece(p, n, in, c) * c.k : whole(p, n, in));
+                most(&room->recv, pieces ? piece(p, n, in, c) * c.k : whole(p, n, out));
+            } else if (cut_packs(c, pieces)) {
+                int64_t one = piece(p, n, joined, c);
+                most(gather ? &room->recv : &room->send, pieces ? one * c.k : whole(p, n, joined));
+                most(gather ? &room->send : &room->recv, pieces ? 2 * one : 0);
+            }
+        }
     }
 }
 
