@@ -29,6 +29,19 @@ static void dump_logical(FILE *to, struct module *m)
             graph_dump(to, m->graph[e], NULL);
 }
 
+/* As it stands between the quotes of JSON and of dot; file names may hold any byte. */
+static const char *escaped(const char *text)
+{
+    const char *s = diag_clean(text);
+    char *out = NEW_ARRAY(char, 2 * strlen(s) + 1), *to = out;
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            *to++ = '\\';
+        *to++ = *s;
+    }
+    return out;
+}
+
 /* For graphviz: nodes of a region and its bodies, an edge for each value that one reads from another. Inputs of a body are
  * numbered as values of their own, and tied to the node that carries them in. */
 static void dot_region(FILE *to, const struct region *r, const char *entry)
@@ -38,7 +51,7 @@ static void dot_region(FILE *to, const struct region *r, const char *entry)
         const char *name = arrlen(n->out) ? mem_printf("%s_%d", entry, n->out[0]->id) : NULL;
         if (!name)
             continue;
-        fprintf(to, "  %s [label=\"%s\\n%s\"];\n", name, n->op->name, value_type_text(n->out[0], NULL));
+        fprintf(to, "  %s [label=\"%s\\n%s\"];\n", name, n->op->name, escaped(value_type_text(n->out[0], NULL)));
         for (int k = 1; k < arrlen(n->out); k++)
             fprintf(to, "  %s -> %s_%d [style=dotted];\n", name, entry, n->out[k]->id);
         for (int k = 0; k < arrlen(n->in); k++)
@@ -68,13 +81,13 @@ static void json_region(FILE *to, const struct region *r, const char *entry, int
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
         fprintf(to, "%s\n  {\"entry\": \"%s\", \"op\": \"%s\", \"where\": \"%s\", \"in\": [", (*count)++ ? "," : "", entry,
-                n->op->name, span_where(n->span));
+                n->op->name, escaped(span_where(n->span)));
         for (int k = 0; k < arrlen(n->in); k++)
             fprintf(to, n->in[k] ? "%s%d" : "%snull", k ? ", " : "", n->in[k] ? n->in[k]->id : 0);
         fputs("], \"out\": [", to);
         for (int k = 0; k < arrlen(n->out); k++)
             fprintf(to, "%s{\"id\": %d, \"type\": \"%s\", \"path\": \"%s\"}", k ? ", " : "", n->out[k]->id,
-                    value_type_text(n->out[k], NULL), n->out[k]->path ? n->out[k]->path : "");
+                    escaped(value_type_text(n->out[k], NULL)), escaped(n->out[k]->path ? n->out[k]->path : ""));
         fprintf(to, "], \"blocks\": %lld}", (long long)(n->body ? n->body->count : 1));
         if (n->body)
             json_region(to, n->body, entry, count);

@@ -45,7 +45,7 @@ static int character_bytes(const unsigned char *s)
 }
 
 /* Messages quote the source, which may hold any byte: they stay one line of UTF-8. */
-static const char *clean(const char *text)
+const char *diag_clean(const char *text)
 {
     unsigned char *copy = (unsigned char *)mem_strdup(text);
     for (unsigned char *c = copy; *c;) {
@@ -65,7 +65,7 @@ static struct diag *diag_add(enum diag_code code, bool warning, struct span at, 
     d->code = code;
     d->warning = warning;
     d->at = at;
-    d->fact = clean(mem_vprintf(fact, args));
+    d->fact = diag_clean(mem_vprintf(fact, args));
     d->order = (int)arrlen(collected);
     for (int i = 0; i < arrlen(collected); i++) {
         struct diag *o = collected[i];
@@ -100,7 +100,7 @@ struct diag *diag_warning(enum diag_code code, struct span at, const char *fact,
 #define TEXT_OF(target)                                                                                                \
     va_list args;                                                                                                      \
     va_start(args, text);                                                                                              \
-    const char *target = clean(mem_vprintf(text, args));                                                               \
+    const char *target = diag_clean(mem_vprintf(text, args));                                                          \
     va_end(args)
 
 void diag_mark(struct diag *d, const char *text, ...)
@@ -234,7 +234,7 @@ static json_t *json_place(struct span at, const char *text)
     if (at.file) {
         p = source_position(at.file, at.begin);
         q = source_position(at.file, at.end);
-        file = clean(source_get(at.file)->name);
+        file = diag_clean(source_get(at.file)->name);
     }
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:s}", "file", file, "line", p.line, "column", p.column, "end_line",
                      q.line, "end_column", q.column, "text", text ? text : "");
@@ -264,8 +264,8 @@ static void diag_print_json(FILE *to, const struct diag *d)
 void diag_bug_json(const char *fact)
 {
     bug_caught_by(NULL);
-    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:[], s:[], s:[s]}", "severity", "error", "code", "", "message", clean(fact),
-                          "place", json_place((struct span){0}, NULL), "labels", "notes", "help",
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:[], s:[], s:[s]}", "severity", "error", "code", "BUG", "message",
+                          diag_clean(fact), "place", json_place((struct span){0}, NULL), "labels", "notes", "help",
                           "this is a defect of flowc, not of your program; please report it with the .flow file");
     if (!j)
         BUG("%s", fact);

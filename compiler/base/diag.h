@@ -45,6 +45,8 @@ const char *diag_first(void);                        /* "E0601: fact" of the fir
 int diag_drop(struct diag_held before);              /* the errors there were meanwhile */
 int diag_explain(FILE *to, const char *code);        /* --explain-error: the page of "E0312"; 0 when found */
 
+const char *diag_clean(const char *text);             /* one line of UTF-8, whatever bytes it was */
+
 /* The candidate nearest to name within edit distance 2, or NULL. candidates: stb_ds array. */
 const char *suggest(const char *name, const char **candidates);
 

@@ -33,6 +33,11 @@ static void put_mended(FILE *to, const char *example, const char *old, const cha
 
 int diag_explain(FILE *to, const char *code)
 {
+    if (!strcmp(code, "BUG")) {
+        fputs("BUG: defect of flowc\n\nWhat --diagnostics=json calls a message about flowc, not about a program. The exit status "
+              "is 70, and\nnothing is written. Please report it with the .flow file and the command.\n", to);
+        return 0;
+    }
     for (int i = 0; i < DIAG_CODES; i++) {
         char name[8];
         snprintf(name, sizeof name, "%c%04d", codes[i].name[0], codes[i].number);
