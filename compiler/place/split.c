@@ -56,6 +56,18 @@ static const char *stages_text(const struct plan *plan)
     return chunks == 1 ? mem_printf("%d stages", stages) : mem_printf("%d stages of %d chunks", stages, chunks);
 }
 
+/* "8, 8, 7, 7", and of many stages "5 x 12, 4 x 4", as a map is written. */
+static const char *uneven_text(int64_t blocks, int stages)
+{
+    long long least = blocks / stages, more = blocks % stages;
+    const char *map = "";
+    if (stages > 12)
+        return mem_printf("%lld x %lld, %lld x %lld", least + 1, more, least, stages - more);
+    for (int s = 0; s < stages; s++)
+        map = mem_printf("%s%s%lld", map, s ? ", " : "", least + (s < more));
+    return map;
+}
+
 int64_t *split_counts(const struct plan *plan, const struct node *repeat)
 {
     int chunks = plan_chunks(plan), stages = plan_stages(plan) * chunks;
@@ -72,7 +84,7 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat)
             struct diag *d = diag_error(E_STAGES, plan->split_span, "the stage map of '%s' has %d entries, but '%s' has %s",
                                         plan->split, (int)arrlen(plan->split_counts), axis, stages_text(plan));
             diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%s", stages_text(plan));
-            diag_help(d, "give one number of blocks for each %s", chunks > 1 ? "chunk, in the order of the blocks" : "stage");
+            diag_help(d, "give one number of blocks for each %s; `8 x 14` is 14 times 8", chunks > 1 ? "chunk, in the order of the blocks" : "stage");
             return NULL;
         }
         if (sum != blocks) {
@@ -88,9 +100,7 @@ int64_t *split_counts(const struct plan *plan, const struct node *repeat)
         struct diag *d = diag_error(E_STAGES, plan->split_span, "the %lld blocks of '%s' cannot be cut evenly into %s",
                                     (long long)blocks, plan->split, stages_text(plan));
         diag_label(d, repeat->span, "%lld blocks", (long long)blocks);
-        const char *map = "";
-        for (int s = 0; s < stages && strlen(map) < 40; s++)
-            map = mem_printf("%s%s%lld", map, s ? ", " : "", (long long)(blocks / stages + (s < blocks % stages)));
+        const char *map = uneven_text(blocks, stages);
         if (chunks > 1)
             diag_help(d, "write `split %s uneven` (%s blocks), or take fewer chunks", plan->split, map);
         else

@@ -41,7 +41,7 @@ static bool has_params(const struct plan *plan, const struct region *r, int stag
     return false;
 }
 
-/* Stages that do nothing, hold nothing to train, or have more than twice the blocks of others. */
+/* Stages that do nothing, have neither blocks nor parameters, or more than twice the blocks of others. */
 void warn_stages(const struct placing *p)
 {
     const struct plan *plan = p->plan;
@@ -59,7 +59,7 @@ void warn_stages(const struct placing *p)
             const struct node *n = p->g->root->nodes[i];
             works = n->stage >= 0 && stage_of(plan, n->stage) == s && !(n->op->flags & OP_SOURCE);
         }
-        if (!works || !has_params(plan, p->g->root, s)) {
+        if (!works || (!blocks && !has_params(plan, p->g->root, s))) {
             first_works = idle++ ? first_works : works;
             first = first < 0 ? s : first;
         }
