@@ -114,9 +114,12 @@ static void take_loss(struct frame *f, struct ast *model)
     }
     struct value *v = f->result.v;
     if (v->ndim || v->type != TYPE_F32) {
-        struct diag *d = diag_error(E_RETURN, f->return_span, "the loss is %s, but it must be one number",
+        struct diag *d = diag_error(E_RETURN, f->return_span, "the loss is %s, but it must be one f32 number",
                                     value_type_text(v, NULL));
-        diag_help(d, "sum it and divide by a count: sum(x) / count(y)");
+        if (v->ndim)
+            diag_help(d, "sum it and divide by a count: sum(x) / count(y)");
+        else
+            diag_help(d, "cast(x, f32) converts, best before it is summed");
         return;
     }
     if (g->entry == ENTRY_SAMPLE)

@@ -45,8 +45,8 @@ static bool operands_fit(const struct node *n)
         !op_expect(n, 2, dim_same(k->dim[0], v->dim[0]) && dim_same(k->dim[1], v->dim[1]) &&
                    dim_same(k->dim[2], v->dim[2]), "k is %s, v is %s: sequences, heads and positions differ",
                    value_type_text(k, NULL), value_type_text(v, NULL)) ||
-        !op_expect(n, 1, k->dim[1]->size == 0 || q->dim[1]->size % k->dim[1]->size == 0, "%lld query heads cannot share %lld key heads evenly",
-                   (long long)q->dim[1]->size, (long long)k->dim[1]->size) ||
+        !op_expect(n, 1, k->dim[1]->size == 0 || q->dim[1]->size % k->dim[1]->size == 0, "%lld query heads cannot share %lld key heads evenly: "
+                   "that many can be %s", (long long)q->dim[1]->size, (long long)k->dim[1]->size, divisors_text(q->dim[1]->size)) ||
         !op_expect(n, 1, !positional(n) || dim_same(q->dim[2], k->dim[2]), "%s needs as many queries as keys: %s, %s",
                    node_int(n, "causal", 0) ? "causal" : documents_of(n) ? "documents" : "window",
                    value_type_text(q, NULL), value_type_text(k, NULL)) ||

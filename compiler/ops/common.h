@@ -13,7 +13,8 @@
  * stretched. (A named dim never is, whatever its size: --set N=1 must not change which programs are legal.) The output
  * dim is the one that has a name. */
 bool broadcast_dims(const struct node *n, int first, int count, struct dim **dims, int *ndim);   /* diagnoses E_SHAPE */
-bool shape_float(struct graph *g, struct node *n);       /* float operands of one type -> the same type */
+bool shape_float(struct graph *g, struct node *n);       /* float operands of one type, and numbers -> the same type */
+bool value_is_number(const struct value *v);             /* a number of the program: it has no type of its own */
 bool shape_compare(struct graph *g, struct node *n);     /* two operands of one type -> bool */
 bool shape_logical(struct graph *g, struct node *n);     /* bool operands -> bool */
 bool shape_same(struct graph *g, struct node *n);        /* output 0 is like operand 0, whatever its type */

@@ -79,9 +79,29 @@ static bool shape_typed(struct graph *g, struct node *n, enum type in, enum type
     return true;
 }
 
+/* Numbers of the program have no type of their own. */
+bool value_is_number(const struct value *v)
+{
+    return v->def && v->def->op == &op_constant && v->type == TYPE_F32 && !v->ndim;
+}
+
+/* All of one float type, which is the result's; a number beside it is read in f32. */
 bool shape_float(struct graph *g, struct node *n)
 {
-    return expect_float(n, 0) && shape_typed(g, n, n->in[0]->type, n->in[0]->type);
+    struct dim *dims[MAX_DIM];
+    int ndim, count = (int)arrlen(n->in), typed = 0;
+    while (typed < count - 1 && value_is_number(n->in[typed]))
+        typed++;
+    enum type t = n->in[typed]->type;
+    if (!expect_float(n, typed))
+        return false;
+    for (int k = 0; k < count; k++)
+        if (!value_is_number(n->in[k]) && !expect_type(n, k, t))
+            return false;
+    if (!broadcast_dims(n, 0, count, dims, &ndim))
+        return false;
+    node_out(g, n, t, ndim, dims);
+    return true;
 }
 
 bool shape_compare(struct graph *g, struct node *n)

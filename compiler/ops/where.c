@@ -5,9 +5,11 @@ static bool where_shape(struct graph *g, struct node *n)
 {
     struct dim *dims[MAX_DIM];
     int ndim;
-    if (!expect_type(n, 0, TYPE_BOOL) || !expect_type(n, 2, n->in[1]->type) || !broadcast_dims(n, 0, 3, dims, &ndim))
+    const struct value *a = n->in[1], *b = n->in[2];
+    bool first = value_is_number(a) && type_is_float(b->type), second = value_is_number(b) && type_is_float(a->type);
+    if (!expect_type(n, 0, TYPE_BOOL) || (!first && !second && !expect_type(n, 2, a->type)) || !broadcast_dims(n, 0, 3, dims, &ndim))
         return false;
-    node_out(g, n, n->in[1]->type, ndim, dims);
+    node_out(g, n, first ? b->type : a->type, ndim, dims);
     return true;
 }
 
