@@ -35,9 +35,9 @@ static const char *conversion_text(const struct sharding *s, const struct value 
         bytes += steps[k].bytes;
     }
     if (n <= 0)
-        return "nothing to send";
-    return mem_printf("%s over %s, %s each time", text, s->mesh->axis[axis].name,
-                      bytes > 0 ? bytes_text(bytes) : "nothing sent");
+        return "nothing";
+    return bytes > 0 ? mem_printf("%s over %s, %s each time", text, s->mesh->axis[axis].name, bytes_text(bytes))
+                     : mem_printf("nothing (%s over %s)", text, s->mesh->axis[axis].name);
 }
 
 /* What the operand may be. Maxima and minima are left out where sums may stand too, and where it holds sums now: who wants
@@ -52,7 +52,10 @@ static const char *legal_text(struct sharding *s, const struct actor *a, int ope
             seen |= ~0u << (CODE_P + 1);
     for (int j = 0; j < arrlen(a->choices); j++) {
         int code = a->choices[j].in[operand];
-        if (seen >> code & 1)
+        bool same = true;
+        for (int k = 0; k < arrlen(a->in); k++)
+            same &= a->in[k] != v || a->choices[j].in[k] == code;
+        if (!same || seen >> code & 1)
             continue;
         seen |= 1u << code;
         struct layout l = with(&v->lay, axis, code);
@@ -74,14 +77,14 @@ static struct diag *begin(struct sharding *s, enum diag_code code, const struct 
     return d;
 }
 
-/* Could the operand be read as it is, if another one were Partial too? */
-static bool partial_together(const struct actor *a, int operand, int pinned)
+/* Another operand with which the operand could be read as it is, were that one Partial too; -1 when there is none. */
+static int partial_together(const struct actor *a, int operand, int pinned)
 {
     for (int j = 0; j < arrlen(a->choices); j++)
         for (int k = 0; k < arrlen(a->in); k++)
-            if (k != operand && a->in[k] && a->choices[j].in[operand] == pinned && a->choices[j].in[k] == pinned)
-                return true;
-    return false;
+            if (a->in[k] && a->in[k] != a->in[operand] && a->choices[j].in[operand] == pinned && a->choices[j].in[k] == pinned)
+                return k;
+    return -1;
 }
 
 /* What reads, in the user's words. */
@@ -95,8 +98,9 @@ static bool divides(struct sbp x, const struct value *v, int parts)
     return x.kind != SBP_S || !v || v->dim[x.dim]->size % parts == 0;
 }
 
-/* The sizes of an axis with which the op could read the operand as it is pinned; "" when there are none. */
-static const char *fitting_sizes(const struct actor *a, int operand, int pinned)
+/* The sizes of an axis with which the op could read the operand as it is pinned; "" when there are none, or when the size it
+ * has would do: then the fault is elsewhere. */
+static const char *fitting_sizes(const struct actor *a, int operand, int pinned, int now)
 {
     const char *text = "";
     int64_t size = code_is_split(pinned) && a->carry < 0 ? a->in[operand]->dim[pinned - CODE_S]->size : 0;
@@ -112,6 +116,8 @@ static const char *fitting_sizes(const struct actor *a, int operand, int pinned)
                 fits = fits && divides(sigs[j].out[k], a->node->out[k], parts);
             if (!fits)
                 continue;
+            if (parts == now)
+                return "";
             text = mem_printf("%s%s%d", text, *text ? ", " : "", parts);
             break;
         }
@@ -126,24 +132,46 @@ static int rival(const struct sharding *s, const struct actor *a, int operand, i
     for (int j = 0; j < arrlen(a->choices); j++)
         readable |= a->choices[j].in[operand] == pinned;
     for (int k = 0; k < arrlen(a->in); k++)
-        if (readable && k != operand && a->in[k] && s->fixed[a->in[k]->id].pin)
+        if (readable && a->in[k] && a->in[k] != a->in[operand] && s->fixed[a->in[k]->id].pin)
             return k;
     return -1;
 }
 
-/* "f32[N, D] with f32[D, F/tp], f32[N/tp, D] with f32[D, F]": what two operands may be together. */
+/* "f32[N, D] with f32[D, F/tp], f32[N/tp, D] with f32[D, F]": what two operands may be together. Partial values are left
+ * out, unless one of the two is pinned so. */
 static const char *pairs_text(const struct sharding *s, const struct actor *a, int x, int y, int axis)
 {
-    const char *text = "";
+    const char *text = "", *last = "";                /* signatures that differ in other operands follow each other */
+    int px = value_fixed(s, a->in[x], axis), py = value_fixed(s, a->in[y], axis);
     for (int j = 0; j < arrlen(a->choices) && strlen(text) < 120; j++) {
         int cx = a->choices[j].in[x], cy = a->choices[j].in[y];
-        if (code_is_partial(cx) || code_is_partial(cy))
+        if ((code_is_partial(cx) && cx != px && cx != py) || (code_is_partial(cy) && cy != px && cy != py))
             continue;
         struct layout lx = with(&a->in[x]->lay, axis, cx), ly = with(&a->in[y]->lay, axis, cy);
-        text = mem_printf("%s%s%s with %s", text, *text ? ", " : "", layout_type_text(a->in[x], &lx, s->mesh),
-                          layout_type_text(a->in[y], &ly, s->mesh));
+        const char *pair = mem_printf("%s with %s", layout_type_text(a->in[x], &lx, s->mesh), layout_type_text(a->in[y], &ly, s->mesh));
+        text = strcmp(pair, last) ? mem_printf("%s%s%s", text, *text ? ", " : "", pair) : text;
+        last = pair;
     }
     return text;
+}
+
+/* "partial sums" */
+static const char *partial_text(int code)
+{
+    return code == CODE_P + REDUCE_MAX ? "partial maxima" : code == CODE_P + REDUCE_MIN ? "partial minima" : "partial sums";
+}
+
+/* Would the result be P(max) over one axis and P(min) over another, were the operand read as it is? */
+static bool clash(struct sharding *s, const struct actor *a, int operand, int axis, int pinned, int *max, int *min)
+{
+    struct sig *sigs = a->carry < 0 ? node_signatures(a->node, s->mesh->axis[axis].size) : NULL;
+    for (int j = 0; j < arrlen(sigs); j++)
+        for (int k = 0; k < arrlen(a->out) && sbp_code(sigs[j].in[operand]) == pinned; k++) {
+            struct layout l = with(&a->out[k]->lay, axis, sbp_code(sigs[j].out[k]));
+            if (layout_clashes(&l, s->mesh, max, min))
+                return true;
+        }
+    return false;
 }
 
 void explain_pin(struct sharding *s, int axis, const struct actor *a, int operand, int wanted)
@@ -154,11 +182,15 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
     struct layout l = with(&v->lay, axis, pinned);
     bool partial = code_is_partial(pinned);
     struct diag *d = begin(s, partial ? E_PARTIAL : E_NO_SIGNATURE, a, v,
-                           partial ? mem_printf("%s cannot take '%s' as partial sums over '%s'", op, name_of(v), ax)
+                           partial ? mem_printf("%s cannot take '%s' as %s over '%s'", op, name_of(v), partial_text(pinned), ax)
                                    : mem_printf("%s cannot read '%s' pinned as %s", op, name_of(v), layout_type_text(v, &l, s->mesh)));
-    const char *sizes = fitting_sizes(a, operand, pinned);
-    int other = rival(s, a, operand, pinned);
-    if (other >= 0)
+    const char *sizes = fitting_sizes(a, operand, pinned, s->mesh->axis[axis].size);
+    int other = rival(s, a, operand, pinned), max, min;
+    bool clashes = partial && clash(s, a, operand, axis, pinned, &max, &min);
+    if (clashes)
+        diag_note(d, "the result would be P(max) over '%s' and P(min) over '%s' at once, and no rank can hold such a number",
+                  s->mesh->axis[max].name, s->mesh->axis[min].name);
+    else if (other >= 0)
         diag_note(d, "'%s' is pinned too, on line %d; along '%s' %s can read %s", name_of(a->in[other]),
                   source_position(s->fixed[a->in[other]->id].span.file, s->fixed[a->in[other]->id].span.begin).line, ax, op,
                   other < operand ? pairs_text(s, a, other, operand, axis) : pairs_text(s, a, operand, other, axis));
@@ -166,9 +198,12 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
         diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
     else
         diag_note(d, "along '%s' it can read %s", ax, legal_text(s, a, operand, axis, pinned));
+    int together = partial && !clashes ? partial_together(a, operand, pinned) : -1;
+    const char *way = together < 0 ? "" : mem_printf("; or make '%s' {%s: %s}%s", name_of(a->in[together]), ax,
+                                                     pinned == CODE_P + REDUCE_MAX ? "P(max)" : pinned == CODE_P + REDUCE_MIN ? "P(min)" : "P",
+                                                     a->carry >= 0 ? " too" : pinned == CODE_P ? ", added on one rank" : ", held by one rank");
     if (partial)
-        diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted),
-                  partial_together(a, operand, pinned) ? mem_printf("; or make the other operand {%s: P}, added on one rank", ax) : "");
+        diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted), way);
     else
         diag_help(d, "write `sbp` in place of `pin`: a converted copy for this reader costs %s",
                   conversion_text(s, v, axis, pinned, wanted));
@@ -181,7 +216,10 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     struct layout to = with(&v->lay, axis, wanted);
     struct diag *d = begin(s, E_STRICT, a, v, mem_printf("%s needs '%s' as %s, and `strict` forbids the conversion", 
                            reader_name(a), name_of(v), layout_type_text(v, &to, s->mesh)));
-    diag_note(d, "it would cost %s", conversion_text(s, v, axis, stored, wanted));
+    const char *sizes = fitting_sizes(a, operand, stored, s->mesh->axis[axis].size);
+    if (*sizes)
+        sizes = mem_printf("; this split fits when the size of '%s' is one of 1, %s", s->mesh->axis[axis].name, sizes);
+    diag_note(d, "it would cost %s%s", conversion_text(s, v, axis, stored, wanted), sizes);
     const char *asked = layout_text(v, &to, s->mesh);
     diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), strcmp(asked, "{}") ? asked
               : mem_printf("{%s: B}", s->mesh->axis[axis].name));
@@ -229,23 +267,25 @@ void explain_divide(struct sharding *s, struct span at, const char *tensor, cons
                     int64_t parts, bool uneven_said)
 {
     const struct mesh *m = s->mesh;
-    const char *names = axis_names(m, axes), *name = dim->name ? dim->name : "?", *legal = divisors_text(dim->size);
-    struct diag *d = diag_error(E_DIVIDE, at, "dim '%s' of size %lld in '%s' is not divisible by %lld, the size of '%s'", name,
-                                (long long)dim->size, tensor, (long long)parts, names);
+    const char *names = axis_names(m, axes), *name = dim->name, *legal = divisors_text(dim->size);
+    struct diag *d = diag_error(E_DIVIDE, at, "%s of size %lld in '%s' is not divisible by %lld, the size of '%s'",
+                                name ? mem_printf("dim '%s'", name) : "a dim", (long long)dim->size, tensor, (long long)parts, names);
     int only = -1, count = 0;
     for (int a = 0; a < m->naxis; a++)
         if (axes >> a & 1) {
             only = a;
             count++;
         }
-    if (dim->span.file)
+    if (dim->span.file && name)
         diag_label(d, dim->span, "'%s' is %lld", name, (long long)dim->size);
     int64_t down = dim->size / parts * parts, up = down + parts;
     const char *near = down ? mem_printf("%lld or %lld", (long long)down, (long long)up) : mem_printf("%lld", (long long)up);
+    near = name ? mem_printf("take %s = %s", name, near) : mem_printf("a size of %s", near);
     if (count > 1 && uneven_said)
-        diag_help(d, "`uneven` works over one axis; take %s = %s", name, near);
+        diag_help(d, "`uneven` works over one axis; %s", near);
     else if (count > 1)
-        diag_help(d, "take %s = %s, or axes whose product is one of %s", name, near, legal);
+        diag_help(d, "%s, or axes whose product is one of %s", near, legal);
     else
-        diag_help(d, "legal sizes of '%s': %s; or take %s = %s; or write S(%s) uneven", m->axis[only].name, legal, name, near, name);
+        diag_help(d, "legal sizes of '%s': %s; or %s; or write %s uneven", m->axis[only].name, legal, near,
+                  name ? mem_printf("S(%s)", name) : "the split");
 }
