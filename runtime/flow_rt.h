@@ -180,6 +180,44 @@ struct fl_program_spec {
     const char *const *prefix;           /* prefixes that names in files may carry */
 };
 
+/* A number that may differ between ranks: c times entries of the rank's `constant` table; -1 stands for the micro-batch. */
+enum { FL_SYM_FACTORS = 10 };
+struct fl_sym {
+    int64_t c;
+    int n;
+    short k[FL_SYM_FACTORS];
+};
+/* A value that a step makes, as this rank has it behind the node that makes it (FL_SEE). */
+struct fl_value {
+    struct fl_tensor tensor;             /* splits over the time axis included */
+    const char *aliases;                 /* other paths of it, by blanks; NULL: none */
+    unsigned partial[3];                 /* by fl_reduce: bit set of the axes over which it is to be reduced yet */
+    unsigned flat;                       /* bit set of the axes over which its part is cut into shares of `elements` */
+    struct fl_sym elements;
+    struct fl_sym stride[FL_MAX_DIM];    /* elements, of each dim; not where it is flat */
+    bool host;                           /* in host memory */
+    bool running;                        /* a sum over micro-batches, complete in the last one */
+    bool infinite;                       /* may well hold infinities: a constant of the program, parts of a maximum */
+    bool whole;                          /* the value that the program names, not a converted copy of it or a part */
+    int64_t blocks;                      /* > 1: a whole stack of them, `next` elements apart */
+    struct fl_sym next;
+    int nstack;                          /* repeats around it, outermost first: how many blocks each has in the model */
+    int64_t stack[FL_MAX_STACK];
+    unsigned reversed;                   /* bit set of those whose blocks it goes through from the last to the first */
+    int order[FL_MAX_STACK + 1];         /* place in the program: at top level, then in the repeat's body, .. */
+};
+/* A node of a step: what is done, for whom it may concern (see.h). */
+enum fl_node_kind { FL_NODE_COMPUTE, FL_NODE_COMM, FL_NODE_COPY, FL_NODE_VIEW };
+struct fl_node {
+    const char *op, *path, *where;       /* "layer_norm" or "fused(log, mul)", "h[*].ln_1", "gpt.flow:13" */
+    enum fl_entry entry;
+    const char *phase;                   /* "forward", "backward", "weight", "update", "count", "setup" */
+    enum fl_node_kind kind;
+    int comm, link;                      /* index of fl_program.comm, .link; -1: none */
+    int nvalue;
+    const struct fl_value *value;        /* what it makes, of that what is in memory */
+};
+
 struct fl_run;
 struct fl_class {
     int stage;
@@ -188,6 +226,9 @@ struct fl_class {
     int nparam;
     const struct fl_param *param;        /* all parameters of the program in declaration order, then the states */
     void (*entry[FL_ENTRIES])(struct fl_run *run);    /* one step; NULL where the program lacks the entry */
+    int nnode;
+    const struct fl_node *node;          /* what FL_SEE numbers */
+    const char *const *gone;             /* "h[*].mlp.add gpt.flow:37": values that exist inside a kernel only; NULL ends */
 };
 struct fl_rank {
     int rank;
@@ -220,6 +261,21 @@ struct fl_run {
     fl_link **link;                      /* by index of fl_program.link; NULL where this rank is on neither end */
     bool no_graph;                       /* cuda: every step is queued call by call */
 };
+
+/* Behind every node, with its number, the block and where its values lie: a branch that is not taken unless somebody looks
+ * (see.h). In scope: run, mb. On cuda the calls are queued then, not done. */
+extern bool fl_seeing;
+void fl_see(struct fl_run *run, int node, int microbatch, int64_t block, const void *const *x);
+#define FL_SEE(node, block, ...)                                    \
+    do {                                                            \
+        if (__builtin_expect(fl_seeing, 0)) {                       \
+            const void *const fl_x[] = { __VA_ARGS__ };             \
+            fl_see(run, node, mb, block, fl_x);                     \
+        }                                                           \
+    } while (0)
+/* Those who look at values want to see those too that are fused into a kernel: they are computed apart, into this room. */
+extern bool fl_seeing_fused;
+void *fl_see_room(int64_t bytes);
 
 /* Copies this rank's part of input k (index into fl_program.input) for a micro-batch to dst. */
 void fl_read_input(struct fl_run *run, int k, int microbatch, void *dst);

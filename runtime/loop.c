@@ -4,6 +4,7 @@
 #include "check.h"
 #include "checkpoint.h"
 #include "fl_scale.h"
+#include "inspect.h"
 #include "outputs.h"
 #include "reader.h"
 #include "report.h"
@@ -158,12 +159,14 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
     fl_report_start(o, done);
+    fl_inspect_start(run, o, done);
     bool stop = false;
     int64_t reached = done;
     for (int64_t k = done; k < last && !stop; k++) {
         if (o->save)
             ask();
         train_step(run, k, last);
+        fl_inspect_step(run);
         bool end = k + 1 == last;
         stop = o->save && answer() && !end;
         if (evaluates && !stop && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))

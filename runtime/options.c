@@ -68,6 +68,7 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--save-memory", "SIZE", "what may wait for the disk on each rank while training goes on (default 1G)", SIZE, &o->save_memory },
         { "--resume", "DIR", "go on from a checkpoint", TEXT, &o->resume },
         { "--metrics", "F.jsonl", "write one JSON object per step", TEXT, &o->metrics },
+        { "--check-finite", "", "stop at the first NaN or infinity and say where it is made", FLAG, &o->check_finite },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },
         { "--selftest", "", "check kernels and collectives on this machine, and end", FLAG, &o->selftest },
         { "--no-graph", "", "cuda: queue every step call by call", FLAG, &o->no_graph },

@@ -68,5 +68,6 @@ void emit_class(struct module *m, int stage, FILE *to)
     close_into(e.kernels, &text[1], to);
     fputs("/* ---- phases and steps ---- */\n\n", to);
     close_into(e.functions, &text[2], to);
-    emit_class_table(m, e.s, to);
+    emit_see_table(&e, to);
+    emit_class_table(&e, to);
 }

@@ -10,6 +10,7 @@
 #include "../op.h"
 #include "../passes.h"
 
+struct seen { const struct node *node; enum entry entry; enum phase phase; };
 struct emitter {
     struct module *m;
     struct physical *p;
@@ -19,8 +20,10 @@ struct emitter {
     enum entry entry;
     enum phase phase;
     int indent;
-    bool gathered;               /* calls have been written that fl_gathered makes, and it has not */
+    const struct node *gathered; /* the last of calls that have been written, which fl_gathered makes, and it has not; or NULL */
     const struct node *post;     /* the box_post whose collective is being written, block by block; or NULL */
+    struct seen *seen;           /* stb_ds array: by number of FL_SEE */
+    const char **gone;           /* stb_ds array */
 };
 
 /* names.c: text from the source that can never break out of what it is put in */
@@ -56,6 +59,12 @@ void emit_kernel(struct emitter *e, const struct node *n);     /* a sum, a produ
 const char *type_word(enum type t);                            /* "FL_BF16" */
 const char *type_suffix(enum type t);                          /* of a function for tensors of the type: "", "_bf16" */
 
+/* see.c, see_table.c: the hook behind each node */
+void emit_see(struct emitter *e, const struct node *n);
+void emit_see_gathered(struct emitter *e, const struct node *n);
+void emit_see_hidden(struct emitter *e, const struct node *n);       /* in front of n: what is fused into it */
+void emit_see_table(struct emitter *e, FILE *to);
+
 /* class.c, step.c */
 void emit_phases(struct emitter *e);                           /* a function per phase and chunk of every entry */
 const char *phase_function(const struct emitter *e, enum entry entry, enum phase f, int chunk);   /* its name */
@@ -64,7 +73,9 @@ void emit_class(struct module *m, int stage, FILE *to);
 
 /* program.c, rank.c, plan_json.c */
 void emit_program(struct module *m, FILE *to);
-void emit_class_table(struct module *m, struct stage *s, FILE *to);
+void emit_class_table(struct emitter *e, FILE *to);
+const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim, struct dim *const *dim,
+                        const struct layout *lay);             /* a struct fl_tensor */
 void emit_rank(struct module *m, int rank, FILE *to);
 void emit_ranks(struct module *m, FILE *to);
 void emit_plan_json(struct module *m, FILE *to);

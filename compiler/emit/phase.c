@@ -84,9 +84,17 @@ static bool only_gathers(const struct node *n)
 
 static void make_gathered(struct emitter *e)
 {
-    if (e->gathered)
+    if (e->gathered) {
         plain(e, "fl_gathered();");
-    e->gathered = false;
+        emit_see_gathered(e, e->gathered);
+    }
+    e->gathered = NULL;
+}
+
+/* Is there nothing to see behind it? */
+static bool unseen(const struct node *n)
+{
+    return silent(n) || gathers(n) || n->op == &op_store || n->op == &op_output || (n->body && !arrlen(n->out));
 }
 
 static void emit_repeat(struct emitter *e, const struct node *n)
@@ -175,10 +183,14 @@ static void emit_region(struct emitter *e, struct region *r)
         }
         if (!silent(n) && !gathers(n) && !only_gathers(n))
             make_gathered(e);
+        emit_see_hidden(e, n);
         emit_node(e, n);
-        e->gathered |= (n->op->flags & OP_GATHERED) != 0;
+        if (n->op->flags & OP_GATHERED)
+            e->gathered = n;
         if (n->wide)
             make_gathered(e);
+        if (!unseen(n))
+            emit_see(e, n);
     }
 }
 

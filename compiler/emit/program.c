@@ -9,8 +9,8 @@ _Static_assert(MAX_DIM == (int)FL_MAX_DIM && MAX_AXIS == (int)FL_MAX_AXIS && MAX
                "limits of the compiler and of the runtime");
 
 /* "{.path = .., .type = FL_F32, .ndim = 2, .dim = {{size, phys, nsplit, {axes}}, ..}}", splits major to minor. */
-static const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim,
-                               struct dim *const *dim, const struct layout *lay)
+const char *tensor_text(const struct mesh *mesh, const char *path, enum type type, int ndim, struct dim *const *dim,
+                        const struct layout *lay)
 {
     const char *s = mem_printf("{%s, %s, %d, {", c_string(path), type_word(type), ndim);
     for (int d = 0; d < ndim; d++) {
@@ -305,8 +305,10 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
             (int)arrlen(q->file_shape), *shape ? shape : "0", q->file_transpose ? "true" : "false");
 }
 
-void emit_class_table(struct module *m, struct stage *s, FILE *to)
+void emit_class_table(struct emitter *e, FILE *to)
 {
+    struct module *m = e->m;
+    struct stage *s = e->s;
     fputs("/* ---- tables ---- */\n\nstatic const struct fl_param params[] = {\n", to);
     int entries = 0;
     for (int i = 0; i < arrlen(m->params); i++)
@@ -316,7 +318,7 @@ void emit_class_table(struct module *m, struct stage *s, FILE *to)
           to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %lldL, "
             "%d, params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (long long)s->host_bytes, entries);
-    for (int e = 0; e < ENTRIES; e++)
-        fprintf(to, "%s%s", e ? ", " : "", m->graph[e] ? mem_printf("%s_step", entry_name[e]) : "NULL");
-    fputs("}};\n", to);
+    for (int k = 0; k < ENTRIES; k++)
+        fprintf(to, "%s%s", k ? ", " : "", m->graph[k] ? mem_printf("%s_step", entry_name[k]) : "NULL");
+    fprintf(to, "}, %d, nodes, gone};\n", (int)arrlen(e->seen));
 }

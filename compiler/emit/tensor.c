@@ -1,5 +1,5 @@
 /* Tensors in the text: a macro each, its comment telling path, type with layout and source line. */
-#include "emitter.h"
+#include "see.h"
 
 struct sym block_elements(const struct buffer *b)
 {
@@ -56,6 +56,8 @@ static void define(struct emitter *e, const struct value *v, const char *name, i
 
 const char *tensor_name(struct emitter *e, const struct value *v)
 {
+    if (v->buffer == &see_room)
+        return mem_printf("((%s *)room)", type_c[v->type]);
     if (v->buffer->scratch)
         return mem_printf("((float *)(arena + %lld))", (long long)v->buffer->offset);
     const char *name = c_name(v);

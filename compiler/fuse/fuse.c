@@ -4,7 +4,8 @@
  * inside.
  *
  * A producer that others read too (a saved activation) becomes a further result of the fused node, as long as none of
- * these readers comes before the node it is joined with. */
+ * these readers comes before the node it is joined with. The others are the attribute "hidden": they exist inside the
+ * kernel only, made of its operands by "hidden_expr". */
 #include "../op.h"
 #include "../passes.h"
 #include <stdlib.h>
@@ -89,6 +90,8 @@ static const char *refusal(const struct work *w, const struct node *n, const str
 struct chain {
     struct value **in, **out;
     const char **expr;           /* per result */
+    struct value **hidden;       /* what exists inside the kernel only, and how it is made of the operands */
+    const char **hidden_expr;
     struct node **nodes;         /* what was joined, in program order */
 };
 
@@ -119,12 +122,28 @@ static const char *replaced(const char *text, const char *const *with)
     return s;
 }
 
-static const char *renumbered(struct chain *c, const struct node *n, int k)
+static const char *over_chain(struct chain *c, const struct node *n, const char *text)
 {
     const char **with = NEW_ARRAY(const char *, arrlen(n->in) + 1);
     for (int i = 0; i < arrlen(n->in); i++)
         with[i] = mem_printf("%%%d", operand(c, n->in[i]));
-    return replaced(expression(n, k), with);
+    return replaced(text, with);
+}
+
+static const char *renumbered(struct chain *c, const struct node *n, int k)
+{
+    return over_chain(c, n, expression(n, k));
+}
+
+/* What is inside p is inside the chain. */
+static void take_hidden(struct chain *c, const struct node *p)
+{
+    struct value **hidden = node_ptr(p, "hidden");
+    const char **expr = node_ptr(p, "hidden_expr");
+    for (int i = 0; i < arrlen(hidden); i++) {
+        arrput(c->hidden, hidden[i]);
+        arrput(c->hidden_expr, over_chain(c, p, expr[i]));
+    }
 }
 
 /* Puts the producer of operand k into the chain. */
@@ -133,6 +152,7 @@ static void join(struct work *w, struct chain *c, const struct node *n, int k)
     struct value *v = c->in[k];
     const struct node *p = v->def;
     const char *text = mem_printf("(%s)", renumbered(c, p, 0));
+    take_hidden(c, p);
     if (v->type == TYPE_BOOL)
         text = mem_printf("(%s != 0)", text);
     else if (v->type == TYPE_BF16 || v->type == TYPE_F16)
@@ -145,6 +165,8 @@ static void join(struct work *w, struct chain *c, const struct node *n, int k)
         with[i] = mem_printf("%%%d", i > k ? i - 1 : i);
     text = replaced(text, with);                           /* p does not read v: its numbers only move down */
     with[k] = text;
+    for (int i = 0; i < arrlen(c->hidden); i++)
+        c->hidden_expr[i] = replaced(c->hidden_expr[i], with);
     for (int i = 0; i < arrlen(c->expr); i++)
         c->expr[i] = replaced(c->expr[i], with);
     bool others = w->kept[v->id];
@@ -153,6 +175,9 @@ static void join(struct work *w, struct chain *c, const struct node *n, int k)
     if (others) {
         arrput(c->out, v);
         arrput(c->expr, text);
+    } else {
+        arrput(c->hidden, v);
+        arrput(c->hidden_expr, text);
     }
     for (int i = k; i < last; i++)
         c->in[i] = c->in[i + 1];
@@ -196,6 +221,8 @@ static void rewrite_as(struct work *w, struct node *n, struct chain *c, struct n
     }
     node_set_ptr(n, "nodes", c->nodes);
     node_set_ptr(n, "results", c->out);
+    node_set_ptr(n, "hidden", c->hidden);
+    node_set_ptr(n, "hidden_expr", c->hidden_expr);
     for (int k = 0; k < arrlen(c->out); k++) {
         node_set_str(n, k ? mem_printf("expr%d", k) : "expr", c->expr[k]);
         c->out[k]->def = n;

@@ -31,7 +31,7 @@ static inline void *fl_place_of(void *y, enum fl_type t, int64_t at) { return (c
 
 /* Scratch: grows on first use and stays, so that a running step allocates nothing. Two users at a time must take
  * different slots; the thread form gives each thread its own. */
-enum fl_scratch_slot { FL_SCRATCH_KERNEL, FL_SCRATCH_INDEX, FL_SCRATCH_SEND, FL_SCRATCH_RECV, FL_SCRATCH_WIDE, FL_SCRATCH_SLOTS };
+enum fl_scratch_slot { FL_SCRATCH_KERNEL, FL_SCRATCH_INDEX, FL_SCRATCH_SEND, FL_SCRATCH_RECV, FL_SCRATCH_WIDE, FL_SCRATCH_SEE, FL_SCRATCH_SLOTS };
 void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes);
 void *fl_thread_scratch(int64_t bytes);
 int64_t fl_scratch_bytes(void);                      /* held by all of them */

@@ -176,6 +176,8 @@ void fl_from_arena(void *host, const void *src, int64_t bytes)
 
 void fl_target_sync(void) {}
 
+void *fl_see_room(int64_t bytes) { return fl_scratch(FL_SCRATCH_SEE, bytes); }
+
 void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same)
 {
     (void)same;

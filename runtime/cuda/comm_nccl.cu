@@ -225,7 +225,7 @@ extern "C" void fl_poll(void) {}
 /* Each communicator packs in room of its own: others may be under way. */
 static void *room(const fl_comm *c, int which, size_t bytes)
 {
-    return fl_workspace(2 + 2 * c->number + which, bytes);
+    return fl_workspace(3 + 2 * c->number + which, bytes);
 }
 
 static ncclRedOp_t reduction(enum fl_reduce kind)

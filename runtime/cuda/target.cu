@@ -60,6 +60,11 @@ void *fl_workspace(int which, size_t bytes)
     return workspace[which].p;
 }
 
+extern "C" void *fl_see_room(int64_t bytes)
+{
+    return fl_workspace(2, (size_t)(bytes > 0 ? bytes : 1));
+}
+
 extern "C" void fl_target_start(int local_rank, int local_size)
 {
     int devices = 0;
