@@ -115,12 +115,25 @@ static void buffer_stack(struct buffer *b, const struct region *r)
     }
 }
 
-static void enter(struct buffer *b, struct value *v)
+/* A view lies in what its owner has made, which is the same for all blocks of a repeat that the owner is outside of: where the
+ * view is read in another walk of these blocks, that needs no copy for each; what is read outside of the owner's blocks does. */
+static void enter(const struct work *w, struct buffer *b, struct value *v)
 {
     v->buffer = b;
     arrput(b->values, v);
-    if (v->stacked && !b->depth && region_depth(v->region) && !b->persistent)
-        buffer_stack(b, v->region);
+    const struct region *home = v->region, *owner = b->values[0]->region;
+    while (home->parent && !region_within(owner, home))
+        home = home->parent;
+    if (!region_within(owner, home) && region_depth(owner))
+        home = v->region;                /* both walk the same blocks, in two phases */
+    bool stacked = v->stacked;
+    if (home != v->region && stacked) {
+        stacked = false;
+        for (int i = 0; i < arrlen(w->readers[v->id]); i++)
+            stacked |= !region_within(w->readers[v->id][i]->region, home);
+    }
+    if (stacked && !b->depth && region_depth(home) && !b->persistent)
+        buffer_stack(b, home);
 }
 
 static bool wants_plain(const struct work *w, const struct value *v)
@@ -167,7 +180,7 @@ static struct buffer *own_as(struct work *w, struct value *v, enum memory_class 
     for (int d = 0; d < v->ndim; d++)
         b->elements *= sym_max(w->p, v->place->extent[d]);
     own_shares(w, v, b);
-    enter(b, v);
+    enter(w, b, v);
     return b;
 }
 
@@ -204,7 +217,7 @@ static void place_param(struct work *w, struct value *v)
     for (int d = 0; d < v->ndim; d++)
         perm[d] = d;
     place_dense(w->p, v, perm);
-    enter(b, v);
+    enter(w, b, v);
 }
 
 /* Nobody but n needs what in v's buffer is, so n may write its result over it. */
@@ -229,14 +242,14 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
 
 static struct node *sole_reader(const struct work *w, const struct value *v, const struct op *op);
 
-static void share(struct value *v, const struct value *from)
+static void share(const struct work *w, struct value *v, const struct value *from)
 {
     v->place = NEW(struct place);
     *v->place = *from->place;
     v->offset = from->offset;
     for (int d = 0; d < v->ndim; d++)
         v->stride[d] = from->stride[d];
-    enter(from->buffer, v);
+    enter(w, from->buffer, v);
 }
 
 /* A copy between the memories lies as what it is a copy of, or in its place of a parameter. */
@@ -245,7 +258,7 @@ static void place_copy(struct work *w, struct node *n)
     struct value *v = n->out[0];
     const struct value *from = n->in[0], *param = n->op == &op_to_host ? stored_place(w, n) : NULL;
     if (param) {
-        share(v, param);
+        share(w, v, param);
         return;
     }
     v->place = NEW(struct place);
@@ -260,7 +273,7 @@ static void place_copy(struct work *w, struct node *n)
     b->shares = from->buffer->shares && from->buffer->elements >= b->elements && !arrlen(from->place->offset);
     if (b->shares)
         b->elements = from->buffer->elements;
-    enter(b, v);
+    enter(w, b, v);
 }
 
 /* What a post starts its collective ends: both have the same operands. So the collective reads the copy too. */
@@ -339,7 +352,7 @@ static bool place_in_stack(struct work *w, struct value *v)
         return false;
     }
     place_numbers(w->p, v);
-    enter(all->buffer, v);
+    enter(w, all->buffer, v);
     return true;
 }
 
@@ -350,7 +363,7 @@ static bool place_in_accumulator(struct work *w, struct value *v)
     if (!a || arrlen(a->in) != 1 || node_int(a, "reduce", REDUCE_SUM) != REDUCE_SUM)
         return false;
     own(w, a->out[0], MEM_GRAD);
-    share(v, a->out[0]);
+    share(w, v, a->out[0]);
     node_set_int(v->def, "accumulate", 1);
     return true;
 }
@@ -369,7 +382,7 @@ static enum memory_class class_of(const struct work *w, const struct node *n)
 /* An optimizer works in place: result 0 lies where the parameter does, the others where its states do. */
 static void place_updated(struct work *w, struct node *n, int k)
 {
-    share(n->out[k], n->in[k ? k + 1 : 0]);
+    share(w, n->out[k], n->in[k ? k + 1 : 0]);
 }
 
 /* A parameter put together of its new shares is so in its place. */
@@ -380,7 +393,7 @@ static bool place_in_param(struct work *w, struct value *v)
     if (!param || s->in[1] != v || node_int(v->def, "dim", 0) != DIM_FLAT || !param->buffer || !param->buffer->shares ||
         !place_contiguous(param))
         return false;
-    share(v, param);
+    share(w, v, param);
     return true;
 }
 
@@ -436,11 +449,11 @@ static void place_node(struct work *w, struct node *n)
             place_dense(w->p, v, (const int[MAX_DIM]){0, 1, 2, 3, 4, 5, 6, 7});
         } else if (n->op->flags & OP_VIEW || n->op == &op_box_slice) {
             if (view_place(w->p, n, k))
-                enter(n->in[0]->buffer, v);
+                enter(w, n->in[0]->buffer, v);
             else
                 own_as(w, v, MEM_LOCAL, true);
         } else if (n->op == &op_box_all_reduce && place_contiguous(n->in[k]) && may_take_over(w, n->in[k], n)) {
-            share(v, n->in[k]);
+            share(w, v, n->in[k]);
             if (v->buffer->class == MEM_LOCAL)
                 v->buffer->class = MEM_COMM;
         } else {
