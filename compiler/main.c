@@ -4,6 +4,7 @@
 #include "op.h"
 #include "passes.h"
 #include "target.h"
+#include <errno.h>
 #include <string.h>
 
 static const char usage_text[] =
@@ -290,6 +291,10 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int status = run(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "flowc: cannot write the output: %s\n", strerror(errno));
+        status = 1;
+    }
     mem_release();
     return status;
 }

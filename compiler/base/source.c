@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+static const size_t MOST = 64u << 20;    /* bytes of a file: offsets are ints, and nobody writes that much */
 
 static struct source *sources;   /* [0] is the empty "no place" file */
 
@@ -24,13 +27,19 @@ int source_open(const char *name)
     char *text = NULL;
     size_t size = 0, n;
     char part[65536];
-    while ((n = fread(part, 1, sizeof part, f)) > 0) {
+    struct stat what;
+    if (fstat(fileno(f), &what) || S_ISCHR(what.st_mode) || S_ISBLK(what.st_mode)) {     /* may never end; a pipe does */
+        fclose(f);
+        errno = EINVAL;
+        return 0;
+    }
+    while (size <= MOST && (n = fread(part, 1, sizeof part, f)) > 0) {
         text = mem_realloc(text, size + n + 1);
         memcpy(text + size, part, n);
         size += n;
         text[size] = 0;
     }
-    int failed = ferror(f) ? errno : 0;
+    int failed = ferror(f) ? errno : size > MOST ? EFBIG : 0;
     fclose(f);
     if (failed) {
         errno = failed;

@@ -1,9 +1,11 @@
 /* The program's own names: one table of dims, consts, layers and the model, whatever file they come from. A name is
  * declared once; dims and consts may be used before their line and are evaluated when first asked for. */
 #include "elaborate.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct decl *names_find(struct elab *e, const char *name)
 {
@@ -79,9 +81,12 @@ static void import(struct elab *e, struct ast *a)
     for (int i = 0; i < arrlen(e->m->programs); i++)
         if (same_file(source_get(e->m->programs[i]->span.file)->name, path))
             return;
-    int file = source_open(path);
+    struct stat what;
+    bool there = !stat(path, &what), plain = there && S_ISREG(what.st_mode);
+    int file = plain || !there ? source_open(path) : 0;
     if (!file) {
-        struct diag *d = diag_error(E_FILE, a->span, "cannot read '%s'", path);
+        const char *why = there && !plain ? "it is no plain file" : strerror(errno);
+        struct diag *d = diag_error(E_FILE, a->span, "cannot read '%s': %s", path, why);
         diag_help(d, "an import is looked for beside the file that imports it");
         return;
     }

@@ -44,4 +44,9 @@ done
 # A source that is not there is the program's fault, not the command line's.
 "$flowc" "$work/missing.flow" --check 2>"$work/err"
 [ $? -eq 1 ] && grep -q E0801 "$work/err" || { cat "$work/err"; bad=1; }
+# Output that does not arrive is an error.
+if [ -c /dev/full ]; then
+    "$flowc" --list-ops >/dev/full 2>"$work/err"
+    [ $? -eq 1 ] && grep -q 'cannot write the output' "$work/err" || { echo "a full disk goes unseen"; cat "$work/err"; bad=1; }
+fi
 exit $bad
