@@ -87,6 +87,8 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         }
         if (++i == argc)
             return usage(table, argv[0], "missing argument of ", t->name);
+        if (t->kind == TEXT && !*argv[i])                /* an unset variable of the shell */
+            return usage(table, argv[0], "an empty name for ", t->name);
         if (t->kind == TEXT)
             *(const char **)t->to = argv[i];
         else if (t->kind == COUNT && !number(argv[i], true, t->to, NULL))

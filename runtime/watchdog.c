@@ -263,8 +263,12 @@ void fl_watchdog_start(void)
 {
     const char *text = getenv("FL_TIMEOUT");
     sigset_t all, before;
-    if (text && *text)
-        limit = atof(text);
+    char *end;
+    if (text && *text) {
+        limit = strtod(text, &end);
+        if (*end || !(limit >= 0) || limit > 1e9)
+            fl_refuse("FL_TIMEOUT is '%s': it takes seconds, 0 for ever", text);
+    }
     fl_peers_start();
     fl_signals_start();
     sigfillset(&all);

@@ -104,7 +104,15 @@ ranks)
     for n in 1 3; do
         command=(mpirun --oversubscribe -n $n dp2/run --data tokens.bin)
         refused '.*gpt.flow was compiled with plan dp2 for 2 ranks, but .*: use mpirun -n 2'
-    done ;;
+    done
+    # what an unset variable of a shell gives, before the first step
+    for option in --save --export --metrics; do
+        status=0
+        run dp2 --steps 1 "$option" "" >out 2>&1 || status=$?
+        [ $status != 0 ] && grep -q "an empty name for $option" out || { cat out; fail "$option takes an empty name"; }
+    done
+    command=(env FL_TIMEOUT=soon mpirun --oversubscribe -n 2 dp2/run --data tokens.bin --steps 1)
+    refused "FL_TIMEOUT is 'soon': it takes seconds, 0 for ever" ;;
 no_shared)
     plans dp2
     mkdir here there
