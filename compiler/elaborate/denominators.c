@@ -16,6 +16,7 @@ struct scale {
     uint64_t summed, divided, rows;
     bool counted, fixed;         /* fixed: a count times a number, which may stand for any further dim */
     bool closed;                 /* a quotient */
+    bool mean;                   /* .. by its own count, over some dims: a sum over others of the batch opens it again */
     bool data;                   /* depends on an input */
     struct span count;           /* where the count is, for messages */
 };
@@ -108,9 +109,12 @@ static struct scale follow_sum(struct elab *e, struct node *n, struct scale s, b
         s.rows &= ~over;
         return s;
     }
-    if (s.data && !mean)
+    if (mean) {                          /* what was summed over features is a number for each row */
+        s.summed &= batch_dims(e);
+        s.mean = true;
+    } else if (s.data) {
         s.summed |= over & ~s.divided;
-    s.closed |= mean;
+    }
     s.rows &= ~over;
     return s;
 }
@@ -152,17 +156,28 @@ static struct scale follow_div(struct elab *e, struct node *n, struct scale a, s
 static struct scale join(struct scale a, struct scale b)
 {
     return (struct scale){.summed = a.summed | b.summed, .divided = a.divided | b.divided, .rows = a.rows | b.rows,
-                          .closed = a.closed || b.closed, .data = a.data || b.data,
+                          .closed = a.closed || b.closed, .mean = a.mean || b.mean, .data = a.data || b.data,
                           .count = a.count.file ? a.count : b.count};
+}
+
+/* The dims of sums that nothing divides. */
+static uint64_t open_dims(struct elab *e, struct scale s)
+{
+    return s.closed ? 0 : s.mean ? s.summed & batch_dims(e) : s.summed;
+}
+
+static bool is_closed(struct scale s)
+{
+    return (s.closed || s.mean) && !s.summed;
 }
 
 static struct scale follow_add(struct elab *e, struct node *n, struct scale a, struct scale b)
 {
-    bool a_open = a.summed && !a.closed, b_open = b.summed && !b.closed;
-    if (n->out[0]->ndim == 0 && ((a_open && b.closed && !b.summed) || (b_open && a.closed && !a.summed))) {
+    uint64_t a_open = open_dims(e, a), b_open = open_dims(e, b);
+    if (n->out[0]->ndim == 0 && ((a_open && is_closed(b)) || (b_open && is_closed(a)))) {
         struct value *open = n->in[a_open ? 0 : 1], *closed = n->in[a_open ? 1 : 0];
         struct diag *d = diag_error(E_DENOMINATOR, n->span, "a sum still open over %s is added to a closed quotient",
-                                    set_text(e, a_open ? a.summed : b.summed));
+                                    set_text(e, a_open ? a_open : b_open));
         diag_label(d, open->span, "this sum grows with the batch");
         diag_label(d, closed->span, "this quotient does not");
         diag_help(d, "divide the sum by its count first");

@@ -142,14 +142,18 @@ static const char *stage_text(const struct placing *p, int u)
 static void against(struct placing *p, struct node *n, const struct reach *r, int stage)
 {
     struct span at = n->span.file ? n->span : p->plan->span;
-    struct diag *d = diag_error(E_PLACE, at, "this runs on %s but reads '%s', which is made on %s", stage_text(p, stage),
-                                r->highest->path ? r->highest->path : r->highest->def->op->name, stage_text(p, r->high));
     const struct plan_line *line = p->line[node_at_root(r->highest->def)->id];
     for (int k = 0; !line && k < arrlen(node_at_root(r->highest->def)->in); k++) {      /* pulled there by its own data */
         const struct value *v = node_at_root(r->highest->def)->in[k];
         line = is_data(v) ? p->line[node_at_root(v->def)->id] : NULL;
     }
     line = p->line[n->id] ? p->line[n->id] : line;
+    if (line && line == p->told)                     /* one line, one message */
+        return;
+    p->told = line;
+    struct diag *d = diag_error(E_PLACE, at, "%s runs on %s but reads '%s', which is made on %s",
+                                arrlen(n->out) && n->out[0]->path ? mem_printf("'%s'", n->out[0]->path) : "this", stage_text(p, stage),
+                                r->highest->path ? r->highest->path : r->highest->def->op->name, stage_text(p, r->high));
     if (line)
         diag_label(d, line->span, "because of this line");
     else if (r->highest->span.file)

@@ -24,6 +24,7 @@ struct placing {
     const int64_t *map;          /* its blocks by virtual stage, over all pieces: map[u]..map[u+1] */
     int first, last;             /* of its first and last block */
     const struct plan_line **line;   /* by node id: the place line that said so, or NULL */
+    const struct plan_line *told;    /* the last one that was said to be against the data */
 };
 
 int first_stage(const int64_t *cut);                  /* of the first block and of the last one */

@@ -16,6 +16,8 @@ static void conflict(const struct plan_line *old, const struct plan_line *line, 
     struct diag *d = diag_error(E_CONFLICT, line->span, "'%s' gets two different layouts", name);
     diag_mark(d, "this one");
     diag_label(d, old->span, "and this one");
+    if (strcmp(old->pattern, line->pattern))
+        diag_note(d, "`%s` and `%s` both name it", line->pattern, old->pattern);
     diag_help(d, "keep one of the two, or narrow a pattern");
 }
 
@@ -145,7 +147,8 @@ static void input_over_time(struct sharding *s, struct value *v)
             diag_help(e, "legal numbers of micro-batches here: %s; or take %s = %lld", divisors_text(n / ranks), v->dim[d]->name,
                       (n / (long long)parts + 1) * (long long)parts);
         else
-            diag_help(e, "take %s = %lld", v->dim[d]->name, (n / (long long)parts + 1) * (long long)parts);
+            diag_help(e, "parts that are uneven over ranks cannot be cut again: use 1 micro-batch, or take %s = %lld",
+                      v->dim[d]->name, (n / (long long)parts + 1) * (long long)parts);
         return;
     }
 }

@@ -51,15 +51,28 @@ static int find_dim(const struct target *t, const struct layout_part *part)
     return -1;
 }
 
+/* A line that is wrong for many tensors is reported once. */
+static bool first_refusal(struct sharding *s, struct span span)
+{
+    if (hmgeti(s->refused, span) >= 0)
+        return false;
+    hmput(s->refused, span, 1);
+    return true;
+}
+
 static bool refuse(struct sharding *s, const struct layout_part *part, const struct target *t, unsigned given)
 {
     const struct mesh *m = s->mesh;
     if (part->axes & given) {
+        if (!first_refusal(s, part->span))
+            return true;
         diag_error(E_LAYOUT_LINE, part->span, "axis '%s' is given twice in one layout", axis_names(m, part->axes & given));
         return true;
     }
     for (int a = 0; a < m->naxis; a++)
         if (part->axes >> a & 1 && (m->axis[a].time || a == m->pipe)) {
+            if (!first_refusal(s, part->span))
+                return true;
             struct diag *d = diag_error(E_AXIS, part->span, "axis '%s' cannot hold parts of '%s'", m->axis[a].name, t->name);
             diag_help(d, m->axis[a].time ? "micro-batches are cut by `microbatches M over N`"
                                          : "'%s' is the pipeline's axis: it places ops, and each stage has a whole layout of its own",
@@ -77,15 +90,6 @@ static void note_uneven(struct sharding *s, struct dim *dim, int axis)
     arraddn(s->uneven, 1);
     arrlast(s->uneven).dim = dim;
     arrlast(s->uneven).axis = axis;
-}
-
-/* A line that is wrong for many tensors is reported once. */
-static bool first_refusal(struct sharding *s, struct span span)
-{
-    if (hmgeti(s->refused, span) >= 0)
-        return false;
-    hmput(s->refused, span, 1);
-    return true;
 }
 
 /* Fills lay and *axes (those named, of more than one rank); false after a diagnostic. */
