@@ -69,6 +69,7 @@ static bool name_number(struct frame *f, struct ast *a, double *to)
                                         "'%s' changes from block to block, but a fixed number is needed here",
                                         a->name);
             diag_label(d, b->span, "the index of this repeat");
+            diag_help(d, "a layer takes it as a tensor: `layer Block(x: f32[..], %s: i32)`", a->name);
         } else if (b->item.kind != ITEM_POISON) {
             struct diag *d = diag_error(E_TYPE, a->span, "'%s' is %s, but a number is needed here", a->name,
                                         item_text(b->item));

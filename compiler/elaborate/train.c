@@ -38,6 +38,8 @@ static void settings_once(struct ast *block)
             struct diag *d = diag_error(E_DUPLICATE, a->name_span.file ? a->name_span : a->span, "'%s' is set twice",
                                         a->name);
             diag_label(d, b->span, "first here");
+            if (ast_kid(a, 1) || ast_kid(b, 1))
+                diag_help(d, "for all parameters write `%s = .. on [*]`: of several such lines the last about a parameter counts", a->name);
         }
 }
 

@@ -26,6 +26,7 @@ static int64_t blocks_on(const struct plan *plan, const int64_t *cut, int stage)
     return blocks;
 }
 
+/* In r, on a stage, or anywhere (-1). */
 static bool has_params(const struct plan *plan, const struct region *r, int stage)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
@@ -35,7 +36,7 @@ static bool has_params(const struct plan *plan, const struct region *r, int stag
             here = blocks_on(plan, n->body->cut, stage) > 0;
         if (here && n->phase != PHASE_UPDATE && (n->op == &op_param || (n->body && has_params(plan, n->body, -1))))
             return true;
-        if (stage < 0 && n->op == &op_param)
+        if (stage < 0 && (n->op == &op_param || (n->body && has_params(plan, n->body, -1))))
             return true;
     }
     return false;

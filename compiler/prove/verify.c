@@ -92,14 +92,14 @@ static struct verdict counterexample(struct module *m, const struct facts *f, st
     return found;
 }
 
-/* A user's op has kernels, but nothing that computes it here. */
+/* A user's op has kernels, but nothing that computes it here: the names of such, each once, as "run, run_grad". */
 static void find_foreign(struct node *n, void *context)
 {
-    const char **name = context;
+    const char **names = context, *list = *names ? mem_printf(", %s, ", *names) : "";
     bool known = n->op->ref || n->op->flags & OP_BOXING || n->op == &op_repeat || n->op == &op_param ||
                  n->op == &op_input || n->op == &op_output;
-    if (!known)
-        *name = n->op->name;
+    if (!known && !strstr(list, mem_printf(", %s, ", n->op->name)))
+        *names = *names ? mem_printf("%s, %s", *names, n->op->name) : n->op->name;
 }
 
 /* Where no sizes were found: dims that stay even more often, then more ranks along the axes that leave some without a part,
@@ -148,7 +148,8 @@ struct verdict verify_module(struct module *m, bool all, bool where)
         if (m->graph[e])
             region_walk(m->graph[e]->root, find_foreign, &foreign);
     if (foreign) {
-        v.why_not = mem_printf("op %s is the program's own, and only its kernels compute it", foreign);
+        v.why_not = mem_printf("only its own kernels compute %s; flow-gate FILE.flow tries the rules of a program's own ops",
+                               foreign);
         return v;
     }
     do

@@ -19,12 +19,23 @@ const char *axis_names(const struct mesh *m, unsigned axes)
     return text;
 }
 
-static int find_dim(const struct target *t, const struct layout_part *part)
+/* A line that is wrong for many tensors is reported once. */
+static bool first_refusal(struct sharding *s, struct span span)
+{
+    if (hmgeti(s->refused, span) >= 0)
+        return false;
+    hmput(s->refused, span, 1);
+    return true;
+}
+
+static int find_dim(struct sharding *s, const struct target *t, const struct layout_part *part)
 {
     int found = -1, count = 0;
     if (!part->dim_name) {
         if (part->dim_index >= 0 && part->dim_index < t->ndim)
             return part->dim_index;
+        if (!first_refusal(s, part->span))
+            return -1;
         struct diag *d = diag_error(E_LAYOUT_LINE, part->span, "'%s' has no dim number %d", t->name, part->dim_index);
         diag_label(d, t->span, "its dims are [%s]", dims_text(t));
         return -1;
@@ -41,6 +52,8 @@ static int find_dim(const struct target *t, const struct layout_part *part)
     }
     if (count == 1)
         return found;
+    if (!first_refusal(s, part->span))
+        return -1;
     struct diag *d = count ? diag_error(E_LAYOUT_LINE, part->span, "'%s' has dim '%s' more than once", t->name, part->dim_name)
                            : diag_error(E_LAYOUT_LINE, part->span, "'%s' has no dim '%s'", t->name, part->dim_name);
     diag_label(d, t->span, "its dims are [%s]", dims_text(t));
@@ -49,15 +62,6 @@ static int find_dim(const struct target *t, const struct layout_part *part)
     else if (suggest(part->dim_name, names))
         diag_help(d, "did you mean S(%s)?", suggest(part->dim_name, names));
     return -1;
-}
-
-/* A line that is wrong for many tensors is reported once. */
-static bool first_refusal(struct sharding *s, struct span span)
-{
-    if (hmgeti(s->refused, span) >= 0)
-        return false;
-    hmput(s->refused, span, 1);
-    return true;
 }
 
 static bool refuse(struct sharding *s, const struct layout_part *part, const struct target *t, unsigned given)
@@ -105,7 +109,7 @@ bool layout_resolve(struct sharding *s, const struct layout_part *parts, const s
         if (refuse(s, part, t, given))
             return false;
         given |= part->axes;
-        int d = part->kind == SBP_S ? find_dim(t, part) : -1;
+        int d = part->kind == SBP_S ? find_dim(s, t, part) : -1;
         if (part->kind == SBP_S && d < 0)
             return false;
         for (int j = 0; j < part->nmajor; j++) {
