@@ -44,6 +44,7 @@ struct param {
     int64_t *first, *total;      /* stb_ds arrays beside stack: the first block here, and the blocks of the whole repeat.
                                     A repeat in pieces has a parameter in each, adjacent, of one path */
     struct param *of;            /* optimizer state: the parameter it belongs to */
+    struct param *average;       /* the state that is its moving average, or NULL */
     struct span span;            /* the declaration in the layer */
     enum init init;
     double init_a, init_b;       /* normal: std, -; constant: value; uniform: low, high */
@@ -229,6 +230,7 @@ struct train_spec {
     bool skip;                   /* a step whose gradients are not finite changes nothing, without clip_norm too */
     double clip;                 /* 0: no clipping */
     bool deferred;               /* the update goes ahead of the norm, and is done again where the norm exceeds clip */
+    double ema;                  /* decay of a moving average of each weight; 0: none is kept */
     bool largest;                /* `norm inf`: the norm is the largest entry of all gradients, not the root of their squares */
     uint64_t seed;
 };
@@ -239,6 +241,7 @@ struct evaluate_spec {
     bool present;
     int64_t every, steps;
     struct data_binding *data;
+    bool ema;                    /* of the averages of the weights */
 };
 struct sample_spec {
     bool present;
@@ -248,6 +251,7 @@ struct sample_spec {
     int64_t top_k;               /* 0: all */
     const char *output;          /* which output holds logits [N, T, V]; default "logits" */
     int64_t every;               /* 0: at the end of training only */
+    bool ema;
 };
 
 struct module {

@@ -88,6 +88,7 @@ struct optimizer {
     bool (*has_states)(const struct train_spec *t);      /* NULL: always */
     struct optimizer_setting setting[MAX_SETTING + 1];             /* besides lr and decay; name NULL at the end */
     const struct op *redo;                               /* the same once more, from copies kept, when a deferred norm asks */
+    bool follows;                                        /* operand 1 is made in the same update: it is no gradient */
 };
 struct param *updated_param(const struct node *n);       /* what an update or a copy kept for it is of; NULL: no such node */
 const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */

@@ -93,6 +93,16 @@ void fl_block_put_held(struct fl_run *run, const struct fl_param *p, int64_t own
 
 bool fl_block_wanted(const struct fl_param *p, bool native) { return native || !p->state; }
 
+bool fl_block_averaged(const struct fl_class *class, const struct fl_param *p)
+{
+    size_t n = strlen(p->tensor.path);
+    for (int i = 0; i < class->nparam; i++)
+        if (class->param[i].average && !strncmp(class->param[i].tensor.path, p->tensor.path, n) &&
+            class->param[i].tensor.path[n] == '#')
+            return true;
+    return false;
+}
+
 /* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */
 char *fl_block_name(const struct fl_param *p, int64_t block, bool native)
 {
@@ -104,7 +114,7 @@ char *fl_block_name(const struct fl_param *p, int64_t block, bool native)
         block /= p->stack[i];
     }
     char *name = fl_alloc((int64_t)strlen(from) * 8 + 64), *to = name;
-    for (int level = 0; *from;) {
+    for (int level = 0; *from && !(!native && p->average && path && *from == '#');) {
         if (path && !strncmp(from, "[*]", 3)) {
             to += sprintf(to, "[%lld]", (long long)index[level < FL_MAX_STACK ? level : 0]);
             level++;

@@ -25,6 +25,8 @@ void fl_block_put_held(struct fl_run *run, const struct fl_param *p, int64_t own
  * program's files block says; transposed, [a, b] in our order of elements is stored as [b, a]. The name is
  * allocated. */
 bool fl_block_wanted(const struct fl_param *p, bool native);
+/* Is there a moving average of this parameter? */
+bool fl_block_averaged(const struct fl_class *class_, const struct fl_param *p);
 char *fl_block_name(const struct fl_param *p, int64_t block, bool native);
 struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, bool native);
 #endif

@@ -79,6 +79,7 @@ struct fl_param {
     int file_ndim;                       /* 0: file_shape as the tensor's */
     int64_t file_shape[FL_MAX_DIM];      /* shape in the file */
     bool file_transpose;                 /* the file holds the two dims of file_shape swapped */
+    bool average;                        /* the moving average of the parameter whose path stands before "#ema" */
 };
 
 /* A communicator: the ranks that differ only along `axes`; with stages, only those on these stages take part. */
@@ -573,6 +574,8 @@ void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float 
              float beta1, float beta2, float eps, float decay, float lr_scale); /* decay in the gradient, not apart */
 void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
              float beta2, float decay, float lr_scale); /* the update is lr times a sign */
+/* e = decay e + (1 - decay) w, and w in the first update; w is the new weight. Gathered in a launch behind that of updates. */
+void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay);
 /* After an update without a scale: nothing when *scale is 1, else the same update by *scale from the copies kept before it. */
 void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
                    const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale);

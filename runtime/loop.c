@@ -107,6 +107,8 @@ static bool answer(void)
 /* Better now than after the last step. */
 static void check_outputs(const struct fl_run *run, const struct fl_options *o)
 {
+    if (o->ema && !fl_weights_averaged(run))
+        fl_refuse("--ema: the program keeps no averages of its weights (add `ema 0.999` to its train block)");
     if (o->save || o->export)
         fl_weights_check_held(run);
     fl_agree(fl_rank_number == 0 && o->export ? fl_st_refuse(o->export) : NULL);
@@ -188,7 +190,7 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     if (p->sample && !o->quiet && !stop)
         fl_sample(run, last > done ? last : done);
     if (o->export && !stop)
-        fl_weights_export(run, o->export, o->export_limit);
+        fl_weights_export(run, o->export, o->export_limit, o->ema);
     fl_report_stop();
     fl_reader_close();
 }

@@ -60,6 +60,7 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--steps", "N", "stop once step N is done, counted from the start of training", COUNT, &o->steps },
         { "--load", "F.safetensors", "start from these weights: a file, an index, or a folder with either", TEXT, &o->load },
         { "--export", "F.safetensors", "write the weights at the end", TEXT, &o->export },
+        { "--ema", "", "with --export: the moving averages of the weights", FLAG, &o->ema },
         { "--export-limit", "SIZE", "in files of at most so many bytes (512M, 5G), with an index", SIZE, &o->export_limit },
         { "--save", "DIR", "write a checkpoint at the end", TEXT, &o->save },
         { "--save-every", "N", "and every N steps", COUNT, &o->save_every },
@@ -101,6 +102,8 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
     }
     if (o->save_every > 0 && !o->save)
         return usage(table, argv[0], "--save-every needs ", "--save");
+    if (o->ema && !o->export)
+        return usage(table, argv[0], "--ema needs ", "--export");
     if (o->keep < 1)
         return usage(table, argv[0], "the last checkpoint always stays: ", "--keep 0");
     return true;

@@ -9,7 +9,7 @@ struct fl_options {
     int64_t steps;                       /* -1: the program's */
     int64_t save_every;                  /* 0: at the end only */
     int64_t keep, keep_every, save_memory, export_limit;             /* memory and limit in bytes */
-    bool has_seed, quiet, no_graph, selftest;
+    bool has_seed, quiet, ema, no_graph, selftest;
     bool check_finite;
     uint64_t seed;
 };

@@ -223,17 +223,31 @@ void fl_weights_load(struct fl_run *run, const char *path)
 /* What rank 0 knows of the files it writes: the entries in order, and in which file each stands. */
 struct export { struct fl_st_entry *entry; int n, nshard, *shard; };
 
-static struct export plan_export(const struct fl_class *class, int64_t limit)
+bool fl_weights_averaged(const struct fl_run *run)
+{
+    const struct fl_class *class = run->rank->class_;
+    bool any = false;
+    for (int i = 0; i < class->nparam; i++)
+        any |= class->param[i].average;
+    return any;
+}
+
+static bool exported(const struct fl_class *class, const struct fl_param *p, bool ema)
+{
+    return ema && (p->average || fl_block_averaged(class, p)) ? p->average : fl_block_wanted(p, false);
+}
+
+static struct export plan_export(const struct fl_class *class, int64_t limit, bool ema)
 {
     struct export e = { .nshard = 1 };
     int64_t bytes = 0;
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
-        e.n += fl_block_wanted(&class->param[i], false) ? (int)fl_blocks_all(&class->param[i]) : 0;
+        e.n += exported(class, &class->param[i], ema) ? (int)fl_blocks_all(&class->param[i]) : 0;
     e.entry = fl_alloc(e.n * (int64_t)sizeof *e.entry);
     e.shard = fl_alloc(e.n * (int64_t)sizeof *e.shard);
     e.n = 0;
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
-        for (int64_t b = 0; fl_block_wanted(&class->param[i], false) && b < fl_blocks_all(&class->param[i]); b++) {
+        for (int64_t b = 0; exported(class, &class->param[i], ema) && b < fl_blocks_all(&class->param[i]); b++) {
             e.entry[e.n] = fl_block_entry(&class->param[i], b, false);
             int64_t own = 4 * e.entry[e.n].count;
             if (limit > 0 && bytes > 0 && bytes + own > limit) {
@@ -276,7 +290,7 @@ static void turn_to(struct fl_st_writer *w, const struct export *e, int i, const
     free(file);
 }
 
-void fl_weights_export(struct fl_run *run, const char *name, int64_t limit)
+void fl_weights_export(struct fl_run *run, const char *name, int64_t limit, bool ema)
 {
     const struct fl_class *class = run->rank->class_;
     struct fl_st_writer w;
@@ -284,12 +298,12 @@ void fl_weights_export(struct fl_run *run, const char *name, int64_t limit)
     struct export e = { 0 };
     fl_at("--export", "writing the weights");
     if (root)
-        e = plan_export(class, limit);
+        e = plan_export(class, limit, ema);
     int64_t element = 0;
     int at = 0;
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i)) {
         const struct fl_param *p = &class->param[i];
-        if (!fl_block_wanted(p, false))
+        if (!exported(class, p, ema))
             continue;
         struct fl_family f = fl_family_of(run, i);
         float *whole = root ? fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)) : NULL;

@@ -11,6 +11,8 @@ void fl_weights_load(struct fl_run *run, const char *path);
 void fl_weights_load_files(struct fl_run *run, const char *what, int n, const char *const *names, bool native);
 /* Refuses a run whose end no file could hold: a parameter that nothing reads is on no rank. */
 void fl_weights_check_held(const struct fl_run *run);
-/* limit: bytes of one file, 0: no limit; what is more goes into several, with an index. */
-void fl_weights_export(struct fl_run *run, const char *name, int64_t limit);
+/* limit: bytes of one file, 0: no limit; what is more goes into several, with an index. ema: the moving averages in place
+ * of the parameters that have one. */
+void fl_weights_export(struct fl_run *run, const char *name, int64_t limit, bool ema);
+bool fl_weights_averaged(const struct fl_run *run);          /* has the program any? */
 #endif

@@ -158,8 +158,12 @@ static void note_params(struct node *n, void *context)
         if (!param)
             continue;
         for (int u = 0; u < w->b->p->nvirtual; u++)
-            if (w->cut ? w->cut[u + 1] > w->cut[u] : u == w->home)
-                w->b->param_on[param->index * stages + stage_of(w->b->m->plan, u)] = true;
+            if (w->cut ? w->cut[u + 1] > w->cut[u] : u == w->home) {
+                int stage = stage_of(w->b->m->plan, u);
+                w->b->param_on[param->index * stages + stage] = true;
+                if (param->of)                   /* an average is made where its parameter is */
+                    w->b->param_on[param->of->index * stages + stage] = true;
+            }
     }
 }
 

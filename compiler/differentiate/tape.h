@@ -9,6 +9,7 @@ struct trained {                 /* one parameter that a gradient reaches, or co
     struct value *value;         /* output of its param node */
     struct value *grad;          /* in the backward region that mirrors value->region; NULL: none */
     struct value *square;
+    struct value *made;          /* the new parameter, once it is made */
     struct value *old[1 + MAX_STATE], *ahead[1 + MAX_STATE], *kept[1 + MAX_STATE];   /* the parameter and its states */
 };
 

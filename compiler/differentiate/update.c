@@ -2,8 +2,8 @@
  * parameter with its states. With `clip_norm c deferred` copies of all these are kept, the update goes first and its redo,
  * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. Under
  * `precision f16` gradients are too large by the loss scale, by which norm and factor are divided; no update goes ahead then,
- * as it could not know whether something overflowed. What belongs to parameters of a repeat body is in a repeat of the update
- * phase that walks the same blocks. */
+ * as it could not know whether something overflowed. Averages come last, of all
+ * that is new. What belongs to parameters of a repeat body is in a repeat of the update phase that walks the same blocks. */
 #include "../module.h"
 #include "tape.h"
 #include <string.h>
@@ -116,6 +116,7 @@ static struct node *optimize(struct builder *b, struct region *at, struct traine
 
 static void store_all(struct builder *b, struct region *at, struct trained *t, const struct node *n)
 {
+    t->made = n->out[0];
     for (int k = 0; k < arrlen(n->out); k++)
         store(b, at, t, t->old[k], n->out[k]);
 }
@@ -152,6 +153,39 @@ static void apply_again(struct builder *b, struct region *at, struct trained *t)
 {
     const struct op *redo = b->d->g->module->train.optimizer->optimizer->redo;
     store_all(b, at, t, optimize(b, at, t, redo, t->ahead, b->scale, t->kept));
+}
+
+/* In files it goes by the name of its parameter. */
+static void average(struct builder *b, struct region *at, struct trained *t)
+{
+    struct value *e = state(b, at, t, "#ema");
+    struct param *p = node_ptr(e->def, "param");
+    p->file_name = t->param->file_name;
+    p->file_shape = t->param->file_shape;
+    p->file_transpose = t->param->file_transpose;
+    t->param->average = p;
+    struct node *n = make(b, at, &op_ema, t);
+    node_in(n, e);
+    node_in(n, t->made);
+    node_in(n, b->scale);
+    node_set_ptr(n, "param", t->param);
+    node_set_num(n, "decay", b->d->g->module->train.ema);
+    node_finish(b->d->g, n);
+    store(b, at, t, e, n->out[0]);
+}
+
+static void read_average(struct node *n, void *context)
+{
+    const struct param *p = n->op == &op_param ? node_ptr(n, "param") : NULL;
+    if (p && p->average)
+        node_set_ptr(n, "param", p->average);
+}
+
+/* `weights ema`: the entry reads the averages where the model reads the parameters. */
+static void read_averages(struct graph *g, bool wanted)
+{
+    if (g && wanted)
+        region_walk(g->root, read_average, NULL);
 }
 
 static bool has_trained(struct differentiation *d, const struct region *r)
@@ -274,6 +308,11 @@ void update(struct differentiation *d)
         b.scale = unscaled(d, scalar(d, &op_clip_scale, norm, "grad_norm#scale"), "grad_norm#scale");
     b.each = deferred ? apply_again : apply;
     visit(&b, d->g->root, d->g->root);
+    b.each = average;
+    if (m->train.ema > 0)
+        visit(&b, d->g->root, d->g->root);
+    read_averages(m->graph[ENTRY_EVALUATE], m->evaluate.ema);
+    read_averages(m->graph[ENTRY_SAMPLE], m->sample.ema);
     join_pieces(m);
     output(d, "loss", d->g->loss);
     output(d, "grad_norm", norm);

@@ -91,6 +91,8 @@ static void dump_train(FILE *to, struct train_spec *t)
         fprintf(to, "  clip_norm %.9g%s\n", t->clip, t->deferred ? " deferred" : "");
     if (t->skip)
         fputs("  skip nonfinite\n", to);
+    if (t->ema > 0)
+        fprintf(to, "  ema %.9g\n", t->ema);
     fputs("}\n", to);
 }
 
@@ -105,9 +107,11 @@ void module_dump(FILE *to, struct module *m)
     if (m->evaluate.present) {
         fputs("evaluate {\n", to);
         dump_data(to, m->evaluate.data);
-        fprintf(to, "  every %lld\n  steps %lld\n}\n", (long long)m->evaluate.every, (long long)m->evaluate.steps);
+        fprintf(to, "  every %lld\n  steps %lld\n%s}\n", (long long)m->evaluate.every, (long long)m->evaluate.steps,
+                m->evaluate.ema ? "  weights ema\n" : "");
     }
     if (m->sample.present)
-        fprintf(to, "sample {\n  output %s\n  tokens %lld\n  temperature %.9g\n  top_k %lld\n}\n", m->sample.output,
-                (long long)m->sample.tokens, m->sample.temperature, (long long)m->sample.top_k);
+        fprintf(to, "sample {\n  output %s\n  tokens %lld\n  temperature %.9g\n  top_k %lld\n%s}\n", m->sample.output,
+                (long long)m->sample.tokens, m->sample.temperature, (long long)m->sample.top_k,
+                m->sample.ema ? "  weights ema\n" : "");
 }

@@ -227,9 +227,29 @@ static void set_skip(struct ast *s, struct train_spec *t)
         diag_help(diag_error(E_BLOCK_LINE, s->span, "what is to be skipped?"), "write `skip nonfinite`");
 }
 
+static void set_ema(struct frame *f, struct ast *s, struct train_spec *t)
+{
+    set_num(f, s, 0, "ema", &t->ema);
+    if (t->ema >= 1)
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "ema is less than 1"),
+                  "ema 0.999 keeps 0.999 of the average and takes 0.001 of the new weight in each step");
+}
+
+/* weights ema: in evaluate and sample */
+static bool set_weights(struct ast *s, const struct train_spec *t)
+{
+    const struct ast *value = ast_kid(s, 0);
+    plain(s);
+    if (!value || value->kind != AST_NAME || strcmp(value->name, "ema"))
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "which weights?"), "write `weights ema`; without it they are those of the step");
+    else if (t->ema == 0)
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "train keeps no average of the weights"), "add `ema 0.999` to train");
+    return t->ema > 0;
+}
+
 static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
 {
-    static const char *const words[] = {"steps", "clip_norm", "norm", "skip", "seed", "frozen", "optimizer",
+    static const char *const words[] = {"steps", "clip_norm", "norm", "skip", "ema", "seed", "frozen", "optimizer",
                                         "data", NULL};
     *t = (struct train_spec){.present = true, .span = block->span, .steps = 0, .beta1 = 0.9, .beta2 = 0.999,
                              .eps = 1e-8,
@@ -254,6 +274,8 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
                 set_norm(f, s, t);
             else if (is(s, "skip"))
                 set_skip(s, t);
+            else if (is(s, "ema"))
+                set_ema(f, s, t);
             else if (is(s, "seed"))
                 set_int(f, s, 0, "seed", &seed);
         }
@@ -269,7 +291,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
 
 static void read_evaluate(struct frame *f, struct ast *block, struct evaluate_spec *v, const struct train_spec *t)
 {
-    static const char *const words[] = {"steps", "data", NULL};
+    static const char *const words[] = {"steps", "weights", "data", NULL};
     *v = (struct evaluate_spec){.present = true, .steps = 1};
     settings_once(block);
     if (ast_kid(block, 0))
@@ -278,16 +300,18 @@ static void read_evaluate(struct frame *f, struct ast *block, struct evaluate_sp
         struct ast *s = block->kids[i];
         if (s->kind == AST_DATA)
             data_read(f, s, &v->data);
-        else if (settings_word(s, "evaluate", words))
+        else if (settings_word(s, "evaluate", words) && is(s, "weights"))
+            v->ema = set_weights(s, t);
+        else if (is(s, "steps"))
             set_int(f, s, 1, "steps", &v->steps);
     }
     if (!v->data)
         v->data = t->data;
 }
 
-static void read_sample(struct frame *f, struct ast *block, struct sample_spec *v)
+static void read_sample(struct frame *f, struct ast *block, struct sample_spec *v, const struct train_spec *t)
 {
-    static const char *const words[] = {"prompt", "tokens", "temperature", "top_k", "output", "every", NULL};
+    static const char *const words[] = {"prompt", "tokens", "temperature", "top_k", "output", "weights", "every", NULL};
     *v = (struct sample_spec){.present = true, .tokens = 200, .temperature = 1, .output = "logits"};
     settings_once(block);
     for (int i = 0; i < ast_count(block); i++) {
@@ -302,6 +326,8 @@ static void read_sample(struct frame *f, struct ast *block, struct sample_spec *
             set_int(f, s, 0, "top_k", &v->top_k);
         else if (is(s, "every"))
             set_int(f, s, 0, "every", &v->every);
+        else if (is(s, "weights"))
+            v->ema = set_weights(s, t);
         else if (is(s, "temperature"))
             set_num(f, s, 0, "temperature", &v->temperature);
         else if (a && a->kind == AST_NAME)
@@ -320,7 +346,7 @@ void train_collect(struct elab *e)
     if (e->evaluate)
         read_evaluate(&top, e->evaluate, &m->evaluate, &m->train);
     if (e->sample)
-        read_sample(&top, e->sample, &m->sample);
+        read_sample(&top, e->sample, &m->sample, &m->train);
 }
 
 /* ---- patterns over parameters ---- */

@@ -300,9 +300,9 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
             flat = mem_printf("%s%s%d", flat, *flat ? ", " : "", a);
     fprintf(to, "%s, %lld, %d, {%s}, ", b && b->host ? "true" : "false", b && b->shares ? (long long)b->elements : 0LL, __builtin_popcount(axes),
             *flat ? flat : "0");
-    fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s},\n", init[q->init], q->init_a, q->init_b,
+    fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s, %s},\n", init[q->init], q->init_a, q->init_b,
             q->is_state ? "true" : "false", owner ? "true" : "false", c_string(q->file_name),
-            (int)arrlen(q->file_shape), *shape ? shape : "0", q->file_transpose ? "true" : "false");
+            (int)arrlen(q->file_shape), *shape ? shape : "0", truth(q->file_transpose), truth(q->of && q->of->average == q));
 }
 
 void emit_class_table(struct emitter *e, FILE *to)
@@ -314,7 +314,7 @@ void emit_class_table(struct emitter *e, FILE *to)
     for (int i = 0; i < arrlen(m->params); i++)
         for (int k = 0; k < ranges_of(m->physical, m->params[i]); k++, entries++)
             emit_param(m, s, m->params[i], k, to);
-    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, false, 0, 0, {0}, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false},\n};\n\n",
+    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, false, 0, 0, {0}, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false, false},\n};\n\n",
           to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %lldL, "
             "%d, params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (long long)s->host_bytes, entries);

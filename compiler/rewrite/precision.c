@@ -114,7 +114,7 @@ static void fix_gradients(struct precising *r, struct region *at)
 {
     for (int i = 0; i < arrlen(at->nodes); i++) {
         struct node *n = at->nodes[i];
-        if (n->op->optimizer)
+        if (n->op->optimizer && !n->op->optimizer->follows)
             fix(r, n->in[1]);
         if (n->body)
             fix_gradients(r, n->body);
@@ -178,7 +178,7 @@ static struct value *cast_to(struct precising *r, struct region *at, struct valu
 static bool wants_copy(const struct precising *r, const struct node *n)
 {
     const struct param *p = n->op == &op_param ? node_ptr(n, "param") : NULL;
-    return p && n->phase == PHASE_FORWARD && p->type == TYPE_F32 && !p->is_state && p->ndim && !kept(r, p->path, n->region);
+    return p && n->phase == PHASE_FORWARD && p->type == TYPE_F32 && (!p->is_state || p->of) && p->ndim && !kept(r, p->path, n->region);
 }
 
 static bool has_copies(const struct precising *r, const struct region *forward)

@@ -240,7 +240,7 @@ static const char *share_word(const struct value *v, const struct param *p)
     if (q && q->of == p)
         return "state ";
     if (n && n->op->optimizer && node_ptr(n, "param") == p && v == n->out[0])
-        return "updated ";
+        return n->op->optimizer->follows ? "new average of " : "updated ";
     if (n && n->op == &op_to && v->path && !strcmp(v->path, mem_printf("%s#grad", p->path)))
         return "gradient share ";
     return n && value_is_copy(v) && value_param(v) == p ? "copy " : NULL;

@@ -43,7 +43,7 @@ static void flatten(struct layout *l, unsigned axes)
 static void share_update(struct sharing *c, struct node *n)
 {
     struct param *p = node_ptr(n, "param");
-    bool again = n->op == n->op->optimizer->redo;         /* of what its first node made: as there */
+    bool follows = n->op->optimizer->follows, again = follows || n->op == n->op->optimizer->redo;    /* as its first node */
     unsigned axes = again ? p->flat : (p->flat = shared_axes(c, p));
     if (!axes)
         return;
@@ -65,7 +65,8 @@ static void share_update(struct sharing *c, struct node *n)
         n->out[k]->lay = p->lay;
         flatten(&n->out[k]->lay, axes);
     }
-    c->gradient[n->in[1]->id] = axes;
+    if (!follows)
+        c->gradient[n->in[1]->id] = axes;
     if (c->line->level == SHARD_PARAMETERS || hmgeti(c->copied, p) >= 0)
         flatten(&p->lay, axes);
 }

@@ -134,6 +134,16 @@ void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const 
     }
 }
 
+void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay)
+{
+    float keep = s->update > 0 ? decay : 0, rest = 1 - keep;
+    if (scale && isnan(*scale))
+        return;
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        e[i] = keep * e[i] + rest * w[i];
+}
+
 /* The factor is the same on all ranks, and so is the branch. A factor that is no number leaves what was kept. */
 static bool put_back(const float *scale, float *w, const float *kept_w, float *m, const float *kept_m, int64_t n)
 {

@@ -13,12 +13,12 @@
 
 constexpr int64_t CHUNK = 16 * FL_BLOCK;
 
-enum kind { SQUARES, ADAMW, ADAM, SGD, LION };
+enum kind { SQUARES, ADAMW, ADAM, SGD, LION, EMA };
 struct item {
     int64_t n, first;                    /* elements; number of its first block */
     float *w, *m, *v;                    /* SQUARES: w is the result; SGD: m is the momentum or NULL; LION: no v */
     const float *g, *scale, *from_w, *from_m, *from_v;
-    float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum */
+    float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum; EMA: beta1 is its decay, w the average, g the weight */
     float lr_scale;
     int kind;
     bool redo, quads;                    /* quads: all start at multiples of 16 bytes */
@@ -69,6 +69,8 @@ template <int W, typename Q> static __device__ __forceinline__ void update(const
             adam(t, wx[e], mx[e], vx[e], gx[e], by, lr, correct);
         else if (t.kind == LION)
             lion(t, wx[e], mx[e], gx[e], by, lr);
+        else if (t.kind == EMA)
+            wx[e] = correct[0] * wx[e] + (1 - correct[0]) * gx[e];
         else
             sgd(t, wx[e], mx[e], gx[e], by, lr);
     }
@@ -120,7 +122,9 @@ __global__ void gathered_kernel(const item *items, int count, double *parts, con
     float by = t.scale ? *t.scale : 1.0f, lr = s->lr * t.lr_scale;
     if (t.redo ? by >= 1.0f : by != by)
         return;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && t.kind == EMA) {
+        correct[0] = s->update > 0 ? t.beta1 : 0;
+    } else if (threadIdx.x == 0) {
         correct[0] = (float)(1 - pow((double)t.beta1, (double)s->update + 1));
         correct[1] = (float)sqrt(1 - pow((double)t.beta2, (double)s->update + 1));
     }
@@ -161,8 +165,11 @@ static const struct fl_step *step;
 
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(quad) == 0; }
 
+/* Averages read what updates make, so they are a launch of their own. */
 static void gather(item t, const struct fl_step *s)
 {
+    if (waiting.count && (t.kind == EMA) != (waiting.list[waiting.count - 1].kind == EMA))
+        fl_gathered();
     if (waiting.count == room) {
         room = room ? 2 * room : 64;
         waiting.list = (item *)realloc(waiting.list, (size_t)room * sizeof t);
@@ -308,4 +315,9 @@ extern "C" void fl_lion_redo(const struct fl_step *s, float *w, const float *g, 
                              const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale)
 {
     gather_update(LION, s, w, g, m, NULL, scale, kept_w, kept_m, NULL, true, n, beta1, beta2, 0, decay, lr_scale);
+}
+
+extern "C" void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay)
+{
+    gather_update(EMA, s, e, w, NULL, NULL, scale, e, NULL, NULL, false, n, decay, 0, 0, 0, 1);
 }

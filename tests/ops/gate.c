@@ -156,7 +156,7 @@ static bool run_local(struct gate *g, const struct lay *in, struct lay told, con
                 place_result(g, t, k, r, out ? &out[k] : g->instance->out && !k ? &told : NULL);
             t->data = NEW_ARRAY(double, tensor_entries(t) + 1);
         }
-        struct reference ref = {.node = n, .in = local, .out = made, .step = 3, .seed = 5, .loss_scale = 8};
+        struct reference ref = {.node = n, .in = local, .out = made, .step = 3, .update = 3, .seed = 5, .loss_scale = 8};
         g->instance->op->ref(&ref);
         for (int k = 0; k < g->nout; k++)
             to->out[k][r] = g->effect ? local[g->written[k]] : made[k];
@@ -239,7 +239,7 @@ bool gate_open(struct gate *g, const struct instance *instance, struct grid grid
             changed[k] = g->effect ? copy_of(&g->in[k]) : g->in[k];
         for (int k = 0; k < g->nout && !g->effect; k++)
             g->out[k] = whole_tensor(g->whole->out[k]);
-        struct reference one = {.node = g->whole, .in = changed, .out = g->out, .step = 3, .seed = 5, .loss_scale = 8};
+        struct reference one = {.node = g->whole, .in = changed, .out = g->out, .step = 3, .update = 3, .seed = 5, .loss_scale = 8};
         op->ref(&one);
         for (int k = 0; k < g->nout && g->effect; k++)
             g->out[k] = changed[g->written[k]];

@@ -264,6 +264,11 @@ static void update(struct node *n, struct dim **out)
     node_set_ptr(n, "param", &trained);
 }
 
+static void slowly(struct node *n, struct dim **out)
+{
+    node_set_num(n, "decay", 0.9);
+}
+
 #define BINARY(id, t)                                                                                                  \
     {&op_##id, t " MN, " t " MN"}, {&op_##id, t " MN, " t " N"}, {&op_##id, t " M1, " t " MN"}, {&op_##id, t " MN, " t}
 #define UNARY(id, t) {&op_##id, t " MN"}, {&op_##id, t " V"}
@@ -347,6 +352,7 @@ const struct instance instances[] = {
     {&op_adam, "f MN, f MN, f MN, p MN, p", update}, {&op_lion, "f MN, f MN, f MN, p", update},
     {&op_adam_redo, "f M, f M, f M, p M, c, f M, f M, p M", update},
     {&op_lion_redo, "f MN, f MN, f MN, c, f MN, f MN", update},
+    {&op_ema, "f MN, f MN, p", slowly}, {&op_ema, "f V, f V, -", slowly},
     {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
     {NULL},

@@ -39,7 +39,7 @@ train() { # ranks, plan, optimizer, rule
         cat "ck$steps"/step_*/tensors* >"tensors$steps"
     done
 }
-for rule in 'clip_norm 1.0' 'clip_norm 1.0 deferred' 'skip nonfinite' 'norm inf; clip_norm 1.0' 'norm inf; skip nonfinite'; do
+for rule in 'clip_norm 1.0' 'clip_norm 1.0 deferred' 'skip nonfinite; ema 0.9' 'norm inf; clip_norm 1.0' 'norm inf; skip nonfinite'; do
     for optimizer in 'adamw { lr = 0.1; decay = 0.1 }' 'adam { lr = 0.1 }' 'sgd { lr = 0.1; momentum = 0.9 }' 'lion { lr = 0.1 }'; do
         case $optimizer:$rule in adamw* | *deferred | sgd*:skip* | sgd*:norm*) ;; *) continue ;; esac
         for at in one:1 dp2:2; do
