@@ -145,6 +145,12 @@ void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bo
         arrput(parts, last_part(paths[i]));
     struct diag *d = diag_error(E_PATTERN, span, "'%s' matches no %s", pattern, params_only ? "parameter" : "tensor");
     const char *text = plain_indices(pattern), *near = suggest(text, paths);
+    const char *first = near && !strcmp(near, text) ? mem_printf("%s.0", text) : NULL;
+    for (int i = 0; first && g && i < arrlen(g->values); i++)
+        if (value_matches(g->values[i], first, NULL)) {
+            diag_help(d, "this call has several results: they go by their numbers, from %s.0 on", pattern);
+            return;
+        }
     if (near) {
         diag_help(d, "did you mean '%s'?", near);
         return;

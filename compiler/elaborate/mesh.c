@@ -30,8 +30,10 @@ static bool axis_name_free(const struct mesh *m, struct ast *a)
 static void add_axis(struct frame *f, struct mesh *m, struct ast *a)
 {
     int64_t size = 1;
-    if (!axis_name_free(m, a) || !const_int(f, ast_kid(a, 0), 1, "the size of a mesh axis", &size))
+    if (!axis_name_free(m, a))
         return;
+    if (!const_int(f, ast_kid(a, 0), 1, "the size of a mesh axis", &size))
+        size = 1;                        /* it is there, so that lines about it have nothing to complain of */
     if (m->naxis == MAX_AXIS - 1) {
         diag_error(E_MESH, a->span, "a mesh has at most %d axes", MAX_AXIS - 1);
         return;
@@ -127,9 +129,8 @@ void mesh_build(struct frame *f, struct plan *p, struct ast *a)
         const char *product = "";
         for (int i = 0; i < m->naxis; i++)
             product = mem_printf("%s%s%d", product, i ? " x " : "", m->axis[i].size);
-        struct diag *d = diag_error(E_RANKS, a->span, "the mesh has %s = %lld ranks, but %lld devices are named",
-                                    product,
-                                    (long long)ranks, (long long)named);
+        struct diag *d = diag_error(E_RANKS, a->span, "the mesh has %s%lld ranks, but %lld devices are named",
+                                    m->naxis > 1 ? mem_printf("%s = ", product) : "", (long long)ranks, (long long)named);
         diag_label(d, on->span, "%lld devices", (long long)named);
     }
 }
@@ -159,7 +160,11 @@ static const char **axis_names(const struct mesh *m)
 void axis_unknown(const struct mesh *m, const char *name, struct span span)
 {
     const char **names = axis_names(m), *near = suggest(name, names), *all = "";
-    struct diag *d = diag_error(E_AXIS, span, "the mesh has no axis '%s'", name);
+    struct diag *d = diag_error(E_AXIS, span, arrlen(names) ? "the mesh has no axis '%s'" : "this plan has no mesh, so no axis '%s'", name);
+    if (!arrlen(names)) {
+        diag_help(d, "a plan begins with its ranks, as in `mesh m = [%s: 2]`", name);
+        return;
+    }
     diag_label(d, m->span, "the mesh");
     for (int i = 0; i < arrlen(names); i++)
         all = mem_printf("%s%s%s", all, i ? ", " : "", names[i]);
@@ -186,7 +191,7 @@ static bool part_axes(const struct mesh *m, struct ast *names, bool in_model, st
             diag_label(diag_warning(W_AXIS, a->span, "this plan has no axis '%s': the conversion skips it", a->name), m->span,
                        "the mesh");
         } else if (axes & part->axes) {
-            diag_error(E_LAYOUT_LINE, a->span, "axis '%s' twice", a->name);
+            diag_error(E_LAYOUT_LINE, a->span, "axis '%s' splits one dim twice", a->name);
             fine = false;
         }
         for (int k = 0; k < m->naxis; k++)

@@ -11,8 +11,12 @@ static bool same_layout(const struct sharding *s, struct layout a, struct layout
     return layout_same(&a, &b, s->mesh->naxis);
 }
 
-static void conflict(const struct plan_line *old, const struct plan_line *line, const char *name)
+/* Two lines that differ for many tensors do so for one reason. */
+static void conflict(struct sharding *s, const struct plan_line *old, const struct plan_line *line, const char *name)
 {
+    if (hmgeti(s->refused, line->span) >= 0)
+        return;
+    hmput(s->refused, line->span, 1);
     struct diag *d = diag_error(E_CONFLICT, line->span, "'%s' gets two different layouts", name);
     diag_mark(d, "this one");
     diag_label(d, old->span, "and this one");
@@ -62,7 +66,7 @@ void lines_on_params(struct sharding *s)
                     return;
                 }
             if (p->line && !same_layout(s, lay, p->lay))
-                conflict(p->line, line, p->path);
+                conflict(s, p->line, line, p->path);
             p->line = line;
             p->lay = lay;
         }
@@ -96,7 +100,7 @@ static void line_on_value(struct sharding *s, struct value *v, struct plan_line 
     if (!layout_resolve(s, line->parts, &t, &lay, &axes))
         return;
     if (f->line && !same_layout(s, lay, f->lay)) {
-        conflict(f->line, line, v->path);
+        conflict(s, f->line, line, v->path);
         return;
     }
     for (int a = 0; a < s->mesh->naxis; a++)
