@@ -1,8 +1,9 @@
-/* What a command line asks to find out about the steps of a run: --check-finite. */
+/* What a command line asks to find out about the steps of a run: --check-finite, --check-replicas, --dump. */
 #ifndef FL_INSPECT_H
 #define FL_INSPECT_H
 #include "flow_rt.h"
 #include "options.h"
 void fl_inspect_start(struct fl_run *run, const struct fl_options *o, int64_t done);     /* before step `done` (from 0) */
-void fl_inspect_step(struct fl_run *run);                                                /* behind each step */
+void fl_inspect_before(struct fl_run *run, enum fl_entry entry);     /* around each step of train or evaluate */
+void fl_inspect_behind(struct fl_run *run, enum fl_entry entry);
 #endif

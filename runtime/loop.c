@@ -40,7 +40,9 @@ static void evaluate(struct fl_run *run, int64_t done, int64_t last)
     for (int64_t s = 0; s < steps; s++) {
         bool have;
         fl_reader_seek(FL_EVALUATE, s);
+        fl_inspect_before(run, FL_EVALUATE);
         fl_outputs_run(run, FL_EVALUATE);
+        fl_inspect_behind(run, FL_EVALUATE);
         loss += fl_outputs_scalar(FL_EVALUATE, "loss", &have) / (double)steps;
         for (int i = 0; i < n; i++)
             value[i] += fl_outputs_scalar(FL_EVALUATE, name[i], &have) / (double)steps;
@@ -82,6 +84,7 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     run->step.lr = (float)learning_rate(k);
     run->step.loss_scale = (float)scale.now;
     fl_reader_seek(FL_TRAIN, k);
+    fl_inspect_before(run, FL_TRAIN);
     fl_outputs_run(run, FL_TRAIN);
     struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .seconds = MPI_Wtime() - start,
                                 .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm, .loss_scale = scale.now };
@@ -90,6 +93,7 @@ static void train_step(struct fl_run *run, int64_t k, int64_t last)
     count_skipped(&s);
     s.skipped = (int64_t)skipped;
     fl_report_step(&s);
+    fl_inspect_behind(run, FL_TRAIN);
 }
 
 /* Beside a step, all ranks tell whether one of them was asked to stop, and whether one is still writing. */
@@ -168,7 +172,6 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
         if (o->save)
             ask();
         train_step(run, k, last);
-        fl_inspect_step(run);
         bool end = k + 1 == last;
         stop = o->save && answer() && !end;
         if (evaluates && !stop && (end || (p->evaluate_every > 0 && (k + 1) % p->evaluate_every == 0)))

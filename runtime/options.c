@@ -69,8 +69,13 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--save-memory", "SIZE", "what may wait for the disk on each rank while training goes on (default 1G)", SIZE, &o->save_memory },
         { "--resume", "DIR", "go on from a checkpoint", TEXT, &o->resume },
         { "--metrics", "F.jsonl", "write one JSON object per step", TEXT, &o->metrics },
+        { "--dump", "PATTERNS", "write what these values of a step hold: 'h[*].attn, *#grad'", TEXT, &o->dump },
+        { "-o", "F", "where to: a .safetensors file", TEXT, &o->to },
+        { "--dump-step", "N", "of step N instead of the first", COUNT, &o->dump_step },
         { "--check-finite", "", "stop at the first NaN or infinity and say where it is made", FLAG, &o->check_finite },
+        { "--check-replicas", "", "stop where ranks that hold the same no longer do", FLAG, &o->check_replicas },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },
+        { "--check-cluster", "", "measure ranks and links, write cluster.json (or -o F) for flowc --cluster, and end", FLAG, &o->check_cluster },
         { "--selftest", "", "check kernels and collectives on this machine, and end", FLAG, &o->selftest },
         { "--no-graph", "", "cuda: queue every step call by call", FLAG, &o->no_graph },
         { "--quiet", "", "no step lines", FLAG, &o->quiet },
@@ -104,6 +109,8 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         return usage(table, argv[0], "--save-every needs ", "--save");
     if (o->ema && !o->export)
         return usage(table, argv[0], "--ema needs ", "--export");
+    if (!o->check_cluster && !o->dump != !o->to)
+        return usage(table, argv[0], "--dump PATTERNS and -o F.safetensors go together", "");
     if (o->keep < 1)
         return usage(table, argv[0], "the last checkpoint always stays: ", "--keep 0");
     return true;

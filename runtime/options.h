@@ -10,7 +10,9 @@ struct fl_options {
     int64_t save_every;                  /* 0: at the end only */
     int64_t keep, keep_every, save_memory, export_limit;             /* memory and limit in bytes */
     bool has_seed, quiet, ema, no_graph, selftest;
-    bool check_finite;
+    const char *dump, *to;
+    int64_t dump_step;                   /* from 1; 0: the first */
+    bool check_finite, check_replicas, check_cluster;
     uint64_t seed;
 };
 /* Fills o, or has rank 0 print what is wrong and the usage; false: end with exit code 2. */

@@ -1,75 +1,18 @@
-/* Patterns over paths, as plan lines and blocks write them: `*` stands for any text, dots included; inside [ ] an index
- * pattern stands for any index, and a number or range narrows the blocks of that repeat. */
+/* Patterns over paths, as plan lines and blocks write them: runtime/fl_pattern.h says how they match. */
 #include "module.h"
-#include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
+#include "../../runtime/fl_pattern.h"
 
-/* The text between [ and ] of a pattern: "*" and names are all blocks, "3" one, "0..4", "4..", "..4" half-open. */
-static void narrow(const char *text, int64_t *low, int64_t *high)
-{
-    if (!isdigit((unsigned char)text[0]) && strncmp(text, "..", 2) != 0)
-        return;
-    char *end = (char *)text;
-    int64_t from = 0, to = INT64_MAX;
-    if (isdigit((unsigned char)text[0])) {
-        from = strtoll(text, &end, 10);
-        to = from < INT64_MAX ? from + 1 : from;
-    }
-    if (!strncmp(end, "..", 2)) {
-        end += 2;
-        to = isdigit((unsigned char)*end) ? strtoll(end, &end, 10) : INT64_MAX;
-    }
-    *low = from;
-    *high = to;
-}
-
-/* level: how many indices of the path are behind s */
-static bool match(const char *p, const char *s, int level, struct block_ranges *b)
-{
-    for (;; p++, s++) {
-        if (*p == '*') {
-            while (p[1] == '*')
-                p++;
-            for (;; s++) {
-                struct block_ranges kept = *b;
-                if (match(p + 1, s, level, b))
-                    return true;
-                *b = kept;
-                if (!*s)
-                    return false;
-                level += *s == ']';
-            }
-        }
-        if (*p == '[' && *s == '[') {
-            const char *pe = strchr(p, ']'), *se = strchr(s, ']');
-            if (!pe || !se)
-                return false;
-            if (level < MAX_STACK)
-                narrow(p + 1, &b->low[level], &b->high[level]);
-            level++;
-            p = pe;
-            s = se;
-            continue;
-        }
-        if (*p != *s)
-            return false;
-        if (!*p)
-            return true;
-    }
-}
+_Static_assert((int)FL_PATTERN_LEVELS == (int)MAX_STACK, "repeats around a value");
 
 bool pattern_match(const char *pattern, const char *path, struct block_ranges *blocks)
 {
-    struct block_ranges b;
-    for (int k = 0; k < MAX_STACK; k++) {
-        b.low[k] = 0;
-        b.high[k] = INT64_MAX;
-    }
-    if (!path || !match(pattern, path, 0, &b))
+    struct fl_blocks_meant b;
+    if (!path || !fl_pattern_match(pattern, path, &b))
         return false;
-    if (blocks)
-        *blocks = b;
+    for (int k = 0; k < MAX_STACK && blocks; k++) {
+        blocks->low[k] = b.low[k];
+        blocks->high[k] = b.high[k];
+    }
     return true;
 }
 
