@@ -1,5 +1,6 @@
 /* Start and end of an emitted program: ranks, arena, communicators, then the loop. */
 #include "check.h"
+#include "cluster.h"
 #include "identity.h"
 #include "loop.h"
 #include "options.h"
@@ -97,6 +98,9 @@ int main(int argc, char **argv)
     if (options.selftest) {
         fl_signals_watch(false);
         right = fl_selftest(&run);
+    } else if (options.check_cluster) {
+        fl_signals_watch(false);
+        fl_cluster_check(&run, options.to ? options.to : "cluster.json");
     } else {
         fl_loop(&run, &options);
     }

@@ -70,7 +70,7 @@ static bool number(const char *path, json_t *all, const char *key, double *to, d
 const struct cluster *cluster_read(const char *path)
 {
     static const char *const keys[] = {
-        "name",
+        "name", "measured",              /* what --check-cluster adds for people */
 #define FIELD(name, least) #name,
 #include "cluster.def"
     };
@@ -92,8 +92,8 @@ const struct cluster *cluster_read(const char *path)
             fine |= !strcmp(keys[k], key);
         if (!fine) {
             const char *names = "";
-            for (size_t k = 1; k < sizeof keys / sizeof *keys; k++)
-                names = mem_printf("%s%s%s", names, k > 1 ? ", " : "", keys[k]);
+            for (size_t k = 2; k < sizeof keys / sizeof *keys; k++)
+                names = mem_printf("%s%s%s", names, k > 2 ? ", " : "", keys[k]);
             diag_help(diag_error(E_FILE, (struct span){0}, "a cluster has no '%.40s' (in '%s')", key, path),
                       "its fields are %s", names);
             json_decref(all);
