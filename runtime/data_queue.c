@@ -2,6 +2,7 @@
  * included. An order to start again at another step bumps `turn`; a batch that was begun before that is dropped. */
 #include "data_queue.h"
 #include "check.h"
+#include "trace.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -109,7 +110,10 @@ const char *fl_queue_take(struct fl_queue *q, int64_t step)
         while (!q->count)
             pthread_cond_wait(&q->filled, &q->lock);
         fl_waiting(NULL);
-        waited += now() - start;
+        double seconds = now() - start;
+        waited += seconds;
+        if (fl_tracing)
+            fl_trace_input(seconds);
     }
     struct slot *s = &q->slot[q->first];
     pthread_mutex_unlock(&q->lock);

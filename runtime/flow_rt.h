@@ -158,6 +158,8 @@ struct fl_program_spec {
     bool train;                          /* false: nothing to train (evaluate or sample only) */
     int64_t steps;
     int64_t tokens;                      /* in one step, for tok/s: N * T, or N */
+    double flops;                        /* of the model in one step, on all ranks */
+    double peak_flops;                   /* that all ranks could do in a second; 0: not known */
     enum fl_lr lr;
     double lr_peak, lr_floor;
     int64_t lr_warmup, lr_decay;
@@ -361,12 +363,14 @@ void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 /* a and b of type t, c of type t or f32. */
 void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g);
 
-/* From here on the program works on this value, "gpt.flow:22 h[*].attn.y": on cuda a range for profilers; NULL ends it. */
-#ifdef FL_CUDA_TARGET
+/* From here on the program works on this value, "gpt.flow:22 h[*].attn.y": a range for profilers on cuda, and a span of
+ * --trace; NULL ends it. Must be literals. */
+extern bool fl_tracing;                  /* the step under way is traced */
 void fl_range(const char *text);
+#ifdef FL_CUDA_TARGET
 #define FL_RANGE(text) fl_range(text)
 #else
-#define FL_RANGE(text) ((void)0)
+#define FL_RANGE(text) (fl_tracing ? fl_range(text) : (void)0)
 #endif
 
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */

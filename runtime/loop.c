@@ -12,6 +12,8 @@
 #include "sample.h"
 #include "signals.h"
 #include "target.h"
+#include "times.h"
+#include "trace.h"
 #include "weights.h"
 #include <math.h>
 #include <mpi.h>
@@ -78,16 +80,25 @@ static void keep_numbers(void)
 
 static void train_step(struct fl_run *run, int64_t k, int64_t last)
 {
-    double start = MPI_Wtime(), comm = fl_comm_seconds();
+    struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .loss_scale = scale.now,
+                                .measured = fl_measuring };
+    double start = MPI_Wtime();
     run->step.step = k;
     run->step.update = k - (int64_t)skipped;
-    run->step.lr = (float)learning_rate(k);
+    run->step.lr = (float)s.lr;
     run->step.loss_scale = (float)scale.now;
+    fl_trace_step(run);
+    if (fl_measuring)
+        fl_times_begin();
     fl_reader_seek(FL_TRAIN, k);
     fl_inspect_before(run, FL_TRAIN);
     fl_outputs_run(run, FL_TRAIN);
-    struct fl_report_step s = { .step = k + 1, .last = last, .lr = learning_rate(k), .seconds = MPI_Wtime() - start,
-                                .comm_seconds = comm < 0 ? -1 : fl_comm_seconds() - comm, .loss_scale = scale.now };
+    s.seconds = MPI_Wtime() - start;
+    if (fl_measuring) {
+        fl_times_end(&s.times);
+        fl_trace_stepped();
+        s.load = fl_times_share(&s.times);
+    }
     s.loss = fl_outputs_scalar(FL_TRAIN, "loss", &s.has_loss);
     s.norm = fl_outputs_scalar(FL_TRAIN, "grad_norm", &s.has_norm);
     count_skipped(&s);
@@ -154,6 +165,14 @@ static bool open_evaluation(const struct fl_run *run, const struct fl_options *o
     return true;
 }
 
+/* The first two steps make buffers, and graphs: they are traced only where there are no others. */
+static void trace(const struct fl_options *o, int64_t done, int64_t last)
+{
+    int64_t first = done + 2 + o->trace_steps <= last ? done + 2 : last - o->trace_steps;
+    first = first > done ? first : done;
+    fl_trace_start(o, first, first + o->trace_steps < last ? first + o->trace_steps : last);
+}
+
 void fl_loop(struct fl_run *run, const struct fl_options *o)
 {
     const struct fl_program_spec *p = &fl_program;
@@ -164,6 +183,8 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     if (p->train && last > done)
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
+    fl_measuring = fl_report_measures(o);
+    trace(o, done, last);
     fl_report_start(o, done);
     fl_inspect_start(run, o, done);
     bool stop = false;
@@ -194,6 +215,8 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
         fl_sample(run, last > done ? last : done);
     if (o->export && !stop)
         fl_weights_export(run, o->export, o->export_limit, o->ema);
+    fl_trace_stop();
+    fl_times_stop();
     fl_report_stop();
     fl_reader_close();
 }

@@ -7,6 +7,7 @@
 #include "selftest.h"
 #include "signals.h"
 #include "target.h"
+#include "times.h"
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,11 +57,19 @@ static void connect_ranks(struct fl_run *run)
     run->comm = fl_alloc(fl_program.ncomm * (int64_t)sizeof *run->comm);
     run->link = fl_alloc(fl_program.nlink * (int64_t)sizeof *run->link);
     fl_comms_start(fl_program.comm_streams);
-    for (int i = 0; i < fl_program.ncomm; i++)
+    for (int i = 0; i < fl_program.ncomm; i++) {
+        int kind = fl_kind_of(fl_program.comm[i].axes);
         run->comm[i] = make_comm(run->rank, &fl_program.comm[i]);
+        if (run->comm[i])
+            fl_comm_kind(run->comm[i], kind);
+    }
     fl_links_start();
-    for (int i = 0; i < fl_program.nlink; i++)
+    for (int i = 0; i < fl_program.nlink; i++) {
+        int kind = fl_kind_of(fl_program.pipe < 0 ? 0 : 1u << fl_program.pipe);
         run->link[i] = make_link(run->rank, i);
+        if (run->link[i])
+            fl_link_kind(run->link[i], kind);
+    }
 }
 
 int main(int argc, char **argv)

@@ -53,7 +53,7 @@ static bool size(const char *text, int64_t *v)
 
 bool fl_options_read(struct fl_options *o, int argc, char **argv)
 {
-    *o = (struct fl_options){ .steps = -1, .keep = 2, .save_memory = (int64_t)1 << 30 };
+    *o = (struct fl_options){ .steps = -1, .keep = 2, .trace_steps = 3, .save_memory = (int64_t)1 << 30 };
     const struct option table[] = {
         { "--data", "F", "training data instead of the program's file", TEXT, &o->data },
         { "--eval-data", "F", "held-out data instead of the program's file", TEXT, &o->eval_data },
@@ -74,6 +74,8 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--dump-step", "N", "of step N instead of the first", COUNT, &o->dump_step },
         { "--check-finite", "", "stop at the first NaN or infinity and say where it is made", FLAG, &o->check_finite },
         { "--check-replicas", "", "stop where ranks that hold the same no longer do", FLAG, &o->check_replicas },
+        { "--trace", "F.json", "write what each rank does when, for Perfetto or chrome://tracing", TEXT, &o->trace },
+        { "--trace-steps", "N", "in N steps, the third of the run and on (default 3)", COUNT, &o->trace_steps },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },
         { "--check-cluster", "", "measure ranks and links, write cluster.json (or -o F) for flowc --cluster, and end", FLAG, &o->check_cluster },
         { "--selftest", "", "check kernels and collectives on this machine, and end", FLAG, &o->selftest },

@@ -5,10 +5,11 @@
 #include <stdint.h>
 
 struct fl_options {
-    const char *data, *eval_data, *load, *save, *resume, *export, *metrics;
+    const char *data, *eval_data, *load, *save, *resume, *export, *metrics, *trace;
     int64_t steps;                       /* -1: the program's */
     int64_t save_every;                  /* 0: at the end only */
     int64_t keep, keep_every, save_memory, export_limit;             /* memory and limit in bytes */
+    int64_t trace_steps;
     bool has_seed, quiet, ema, no_graph, selftest;
     const char *dump, *to;
     int64_t dump_step;                   /* from 1; 0: the first */

@@ -1,18 +1,16 @@
-/* Step lines and metrics. On a terminal a step rewrites the line of the one before; elsewhere each is a line. */
+/* Step lines and notes, and what is worked out from the steps for all who show them. On a terminal a step rewrites the line
+ * of the one before, ten times a second at most; elsewhere each is a line. */
 #include "report.h"
 #include "check.h"
-#include "target.h"
-#include <errno.h>
+#include "metrics.h"
 #include <math.h>
+#include <mpi.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static FILE *metrics;
-static const char *metrics_name;
 static bool live, quiet, open_line;
 
 /* Is a person watching? mpirun gives its ranks a terminal of their own whatever its output is, so there its output
@@ -28,31 +26,7 @@ static bool watched(void)
     return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8);
 }
 
-/* A run that died may have gone on behind its last checkpoint: those steps are made again, and stand in the file once. */
-static void take_back(const char *name, int64_t done)
-{
-    struct stat s;
-    char *part = fl_printf("%s.part", name), *text = NULL;
-    size_t room = 0;
-    FILE *from = !stat(name, &s) && S_ISREG(s.st_mode) ? fopen(name, "r") : NULL, *to = from ? fopen(part, "w") : NULL;
-    bool fine = to != NULL;
-    while (fine && getline(&text, &room, from) > 0) {
-        long long step = 0;
-        bool whole = text[strlen(text) - 1] == '\n';
-        if (whole && (sscanf(text, "{\"step\": %lld", &step) != 1 || step <= done))
-            fine = fputs(text, to) >= 0;
-    }
-    if (from && ferror(from))
-        FL_FAIL("give another file with --metrics", "cannot read %s: %s", name, strerror(errno));
-    if (from && !to)
-        FL_FAIL("may files be made beside it?", "cannot write %s: %s", part, strerror(errno));
-    if (from)
-        fclose(from);
-    if (to && (fclose(to) || !fine || rename(part, name)))
-        FL_FAIL("is the disk full?", "cannot write %s: %s", part, strerror(errno));
-    free(text);
-    free(part);
-}
+bool fl_report_measures(const struct fl_options *o) { return !o->quiet || o->metrics || o->trace; }
 
 void fl_report_start(const struct fl_options *o, int64_t done)
 {
@@ -60,14 +34,7 @@ void fl_report_start(const struct fl_options *o, int64_t done)
         return;
     live = watched();
     quiet = o->quiet;
-    if (!o->metrics)
-        return;
-    metrics_name = o->metrics;
-    if (done > 0)
-        take_back(o->metrics, done);
-    metrics = fopen(o->metrics, done > 0 ? "a" : "w");
-    if (!metrics)
-        FL_FAIL("does its directory exist?", "cannot write %s: %s", o->metrics, strerror(errno));
+    fl_metrics_start(o->metrics, done);
 }
 
 static void end_line(void)
@@ -75,21 +42,6 @@ static void end_line(void)
     if (open_line)
         printf("\n");
     open_line = false;
-}
-
-/* JSON has no NaN and no infinity. */
-static void number(const char *name, double v)
-{
-    if (isfinite(v))
-        fprintf(metrics, ", \"%s\": %.9g", name, v);
-    else
-        fprintf(metrics, ", \"%s\": null", name);
-}
-
-static void end_object(void)
-{
-    if (fprintf(metrics, "}\n") < 0 || fflush(metrics))
-        FL_FAIL("is the disk full?", "cannot write %s: %s", metrics_name, strerror(errno));
 }
 
 static const char *duration(char *text, size_t n, double seconds)
@@ -129,50 +81,73 @@ static void watch_numbers(const struct fl_report_step *s)
     }
 }
 
-void fl_report_step(const struct fl_report_step *s)
+/* Seconds of the last steps. The first two are left out: they make buffers, and graphs. */
+static struct { double seconds[50]; int64_t seen; } recent;
+
+static double variation(double seconds)
 {
-    static double mean;                              /* seconds per step, smoothed, for the eta */
-    if (fl_rank_number != 0)
-        return;
-    watch_numbers(s);
-    mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
-    double tokens = (double)fl_program.tokens / s->seconds;
-    if (metrics) {
-        fprintf(metrics, "{\"step\": %lld", (long long)s->step);
-        if (s->has_loss)
-            number("loss", s->loss);
-        if (s->has_norm)
-            number("grad_norm", s->norm);
-        number("lr", s->lr);
-        if (fl_program.skips)
-            fprintf(metrics, ", \"skipped_steps\": %lld", (long long)s->skipped);
-        if (s->loss_scale > 0)
-            number("loss_scale", s->loss_scale);
-        number("tokens_per_s", tokens);
-        number("step_s", s->seconds);
-        number("comm_s", s->comm_seconds < 0 ? NAN : s->comm_seconds);
-        fprintf(metrics, ", \"peak_bytes\": %lld", (long long)fl_target_peak_bytes());
-        int64_t resident, library;
-        if (fl_target_resident(&resident, &library))
-            fprintf(metrics, ", \"resident_bytes\": %lld, \"library_bytes\": %lld", (long long)resident,
-                    (long long)library);
-        end_object();
+    int room = (int)(sizeof recent.seconds / sizeof *recent.seconds);
+    if (recent.seen++ < 2)
+        return NAN;
+    recent.seconds[(recent.seen - 3) % room] = seconds;
+    int n = recent.seen - 2 < room ? (int)recent.seen - 2 : room;
+    double mean = 0, square = 0;
+    if (n < 10)
+        return NAN;
+    for (int i = 0; i < n; i++)
+        mean += recent.seconds[i] / n;
+    for (int i = 0; i < n; i++)
+        square += (recent.seconds[i] - mean) * (recent.seconds[i] - mean) / n;
+    return mean > 0 ? sqrt(square) / mean : NAN;
+}
+
+static void work_out(struct fl_report_step *s)
+{
+    s->tokens_per_s = (double)fl_program.tokens / s->seconds;
+    s->mfu = fl_program.flops > 0 && fl_program.peak_flops > 0 ?
+             fl_program.flops / (s->seconds * fl_program.peak_flops) : NAN;
+    s->variation = variation(s->seconds);
+    s->comm_seconds = NAN;
+    if (s->measured) {
+        s->comm_seconds = 0;
+        for (int k = 0; k < fl_kinds(); k++)
+            s->comm_seconds += s->times.comm[k];
     }
-    if (quiet)
-        return;
+}
+
+/* A line that is longer than the terminal is wide is cut there, and not wrapped: else it could not be rewritten. */
+static void step_line(const struct fl_report_step *s, double left)
+{
     char eta[32];
-    printf("%sstep %lld/%lld", live ? "\r" : "", (long long)s->step, (long long)s->last);
+    printf("%sstep %lld/%lld", live ? "\r\033[?7l" : "", (long long)s->step, (long long)s->last);
     if (s->has_loss)
         printf("  loss %.6f", s->loss);
     if (s->has_norm)
         printf("  norm %.4f", s->norm);
-    char comm[16] = "-";
-    if (s->comm_seconds >= 0)
-        snprintf(comm, sizeof comm, "%.0f%%", 100 * s->comm_seconds / s->seconds);
-    printf("  lr %.2e  %.0f tok/s  comm %s  eta %s%s", s->lr, tokens, comm,
-           duration(eta, sizeof eta, mean * (double)(s->last - s->step)), live ? "\033[K" : "\n");
+    printf("  lr %.2e  %.0f tok/s", s->lr, s->tokens_per_s);
+    if (isfinite(s->mfu))
+        printf("  mfu %.3g%%", 100 * s->mfu);
+    if (isfinite(s->comm_seconds))
+        printf("  comm %.0f%%", 100 * s->comm_seconds / s->seconds);
+    printf("  eta %s%s", duration(eta, sizeof eta, left), live ? "\033[K\033[?7h" : "\n");
     open_line = live;
     fflush(stdout);
+}
+
+void fl_report_step(struct fl_report_step *s)
+{
+    static double mean, shown = -1;                  /* seconds per step, smoothed, for the eta; time of the last line */
+    if (fl_rank_number != 0)
+        return;
+    watch_numbers(s);
+    work_out(s);
+    mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
+    fl_metrics_step(s);
+    double now = MPI_Wtime();
+    if (quiet || (live && shown >= 0 && now - shown < 0.1 && s->step < s->last))
+        return;
+    shown = now;
+    step_line(s, mean * (double)(s->last - s->step));
 }
 
 void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
@@ -181,27 +156,17 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
     if (fl_rank_number != 0)
         return;
     end_line();
-    bool tokens = false;                             /* the loss is in nats per token: its exponential says something */
+    struct fl_report_evaluation e = { .step = step, .last = last, .loss = loss, .nmetric = nmetric, .name = name, .value = value };
     for (int i = 0; i < fl_program.ndata; i++)
-        tokens |= fl_program.data[i].entry == FL_EVALUATE && fl_program.data[i].reader == FL_READER_NEXT_TOKEN;
+        e.tokens |= fl_program.data[i].entry == FL_EVALUATE && fl_program.data[i].reader == FL_READER_NEXT_TOKEN;
     printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, loss);
-    if (tokens)
+    if (e.tokens)
         printf("  perplexity %.4f", exp(loss));
     for (int i = 0; i < nmetric; i++)
         printf("  %s %.6g", name[i], value[i]);
     printf("\n");
     fflush(stdout);
-    if (!metrics)
-        return;
-    fprintf(metrics, "{\"step\": %lld", (long long)step);
-    number("eval_loss", loss);
-    if (tokens)
-        number("eval_perplexity", exp(loss));
-    for (int i = 0; i < nmetric; i++) {
-        char *full = fl_printf("eval_%s", name[i]);
-        number(full, value[i]);
-    }
-    end_object();
+    fl_metrics_evaluation(&e);
 }
 
 void fl_report_note(const char *format, ...)
@@ -227,7 +192,5 @@ void fl_report_stop(void)
         fl_report_note("warning: loss or gradient norm was not finite in %lld of %lld steps, first in step %lld",
                        (long long)lost.steps, (long long)lost.all, (long long)lost.first);
     fflush(stdout);
-    if (metrics && fclose(metrics))
-        FL_FAIL("is the disk full?", "cannot write %s: %s", metrics_name, strerror(errno));
-    metrics = NULL;
+    fl_metrics_stop();
 }

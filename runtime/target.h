@@ -28,6 +28,10 @@ int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and
 bool fl_target_resident(int64_t *bytes,
                         int64_t *library);           /* most host memory resident so far, and what was resident before the
                                                         arena: MPI, BLAS, libc; false where the arena is elsewhere */
+/* After fl_target_sync, where fl_measuring: seconds from the first to the last work of the step of train that has just
+ * ended, without waits for data; what communication took of them is known to times.h then. */
+double fl_target_busy(void);
+double fl_target_memory_share(void);                 /* of the device's memory, or the host's, that is in use; 0: unknown */
 void fl_target_stop(void);
 void fl_target_selftest(char *room);                 /* checks what kernels are made of, by fl_holds, in 64 KiB of the arena */
 
@@ -39,7 +43,8 @@ void fl_comms_start(int streams);                    /* before the first communi
 void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */
-double fl_comm_seconds(void);                        /* spent in communication since the start, on this rank; < 0: not measured */
+void fl_comm_kind(struct fl_comm *c, int kind);      /* whose times its calls are, see times.h */
+void fl_link_kind(struct fl_link *l, int kind);
 #ifdef __cplusplus
 }
 #endif

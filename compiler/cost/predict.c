@@ -282,6 +282,15 @@ static double model_flops(const struct region *r)
     return sum;
 }
 
+double peak_flops(const struct module *m)
+{
+    const struct cluster *c = cluster_of(m->physical);
+    double ranks = c->cores ? 1 : m->physical->mesh->nranks;             /* the rate is that of all of them */
+    return ranks * (m->plan->precision.type == TYPE_F32 ? c->flops : c->flops16);
+}
+
+double step_flops(const struct module *m) { return m->graph[ENTRY_TRAIN] ? model_flops(m->graph[ENTRY_TRAIN]->root) : 0; }
+
 struct prediction predict(const struct module *m)
 {
     const struct physical *p = m->physical;
@@ -335,9 +344,7 @@ struct prediction predict(const struct module *m)
     once *= turns(p);
     span = fmax(span, busy * turns(p));
     x.seconds = once + span;
-    double rate = m->plan->precision.type == TYPE_F32 ? cluster_of(p)->flops : cluster_of(p)->flops16;
-    double ranks = cluster_of(p)->cores ? 1 : p->mesh->nranks;           /* the rate is that of all of them */
-    x.mfu = x.flops / (x.seconds * ranks * rate);
+    x.mfu = x.flops / (x.seconds * peak_flops(m));
     struct total *sum = comm_totals(p, comm_survey(p));
     for (int i = 0; i < arrlen(sum); i++)
         x.comm_bytes += (double)sum[i].bytes;

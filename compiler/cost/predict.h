@@ -16,6 +16,8 @@ struct prediction {
 
 /* After schedule. */
 struct prediction predict(const struct module *m);
+double step_flops(const struct module *m);           /* prediction.flops; 0: nothing to train */
+double peak_flops(const struct module *m);           /* what all ranks can do in a second, in the plan's precision */
 /* Seconds of one run of a node of a stage program, on the rank with the largest parts. */
 double node_seconds(const struct physical *p, const struct node *n);
 double collective_seconds(const struct physical *p, const struct node *n, double bytes);     /* of one call that takes so much */

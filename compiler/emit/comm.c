@@ -113,10 +113,12 @@ void emit_ahead(struct emitter *e, const struct region *body, int step)
 {
     for (int i = 0; i < arrlen(body->nodes); i++) {
         const struct node *n = body->nodes[i];
-        if (node_int(n, "ahead", 0))
-            line(e, n, "fl_gather_start(run->comm[%d], %s, %s, %lld, %d);", (int)node_int(n, "comm", -1),
-                 tensor_next(e, n->out[0], step), tensor_next(e, n->in[0], step),
-                 (long long)value_share(n->in[0], e->p->mesh), type_bytes[n->in[0]->type]);
+        if (!node_int(n, "ahead", 0))
+            continue;
+        at(e, n, n->in[0], e->p->comms[node_int(n, "comm", -1)].name);
+        line(e, n, "fl_gather_start(run->comm[%d], %s, %s, %lld, %d);", (int)node_int(n, "comm", -1),
+             tensor_next(e, n->out[0], step), tensor_next(e, n->in[0], step), (long long)value_share(n->in[0], e->p->mesh),
+             type_bytes[n->in[0]->type]);
     }
 }
 
@@ -280,6 +282,7 @@ static void post(struct emitter *e, const struct node *n)
         due = mem_printf("%s%s%s", due, *due ? " && " : "", r->reverse ? "b1 == 0" : mem_printf("b1 + 1 == %lld", count));
     plain(e, *due ? "if (%s) {" : "{", due);
     e->indent++;
+    at(e, of, n->in[0], e->p->comms[node_int(of, "comm", -1)].name);
     line(e, n, "fl_post(%s, %d);", comm_name(of), (int)node_int(n, "number", 0));
     if (blocks > 1) {
         plain(e, "const int from = b1 / %lld * %lld;", blocks, blocks);

@@ -1,5 +1,8 @@
 /* The tables of a program: what is common to all ranks, and each class's parameters. */
 #include "../../runtime/flow_rt.h"
+#include "../cost/cluster.h"
+#include "../cost/predict.h"
+#include "../target.h"
 #include "call.h"
 #include "emitter.h"
 #include <string.h>
@@ -227,6 +230,9 @@ void emit_program(struct module *m, FILE *to)
             (long long)t->lr_decay, truth(train_skips(m)), (unsigned long long)t->seed);
     if (x->loss_scale > 0)
         fprintf(to, "    .loss_scale = %.17g, .growth_interval = %lld,\n", x->loss_scale, (long long)x->growth_interval);
+    const struct cluster *c = mesh->cluster;               /* the text must not depend on this machine: no guess for `cpu` */
+    bool known = !target_of(m)->here || (c && c != cluster_default());
+    fprintf(to, "    .flops = %.17g, .peak_flops = %.17g,\n", step_flops(m), known ? peak_flops(m) : 0);
     const struct evaluate_spec *v = &m->evaluate;
     fprintf(to, "    .evaluate = %s, .evaluate_every = %lld, .evaluate_steps = %lld,\n",
             m->graph[ENTRY_EVALUATE] ? "true" : "false", (long long)v->every, (long long)v->steps);

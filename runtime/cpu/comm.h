@@ -9,6 +9,7 @@
 struct fl_comm {
     MPI_Comm mpi;
     int rank, size;
+    int kind;                            /* of communication, for the times of a step */
     const char *name;
     char *peers;                         /* "ranks 0 2", for the watchdog */
     int *counts[2];                      /* memory for counts and displacements */
@@ -16,7 +17,7 @@ struct fl_comm {
     bool posting;                        /* between fl_post and fl_posted */
 };
 double fl_comm_begin(const char *peers); /* starts the clock of communication; gives the time */
-void fl_comm_end(double start);
+void fl_comm_end(double start, int kind);
 void fl_links_stop(void);
 void fl_comms_poll(void);                /* collectives under way make progress */
 /* post.c: a collective that has been queued in shared memory, or started with MPI: over when posted, else waited for here */

@@ -3,18 +3,17 @@
  * message; piece sizes depend on extents only, so equal runs add in equal order. */
 #include "comm.h"
 #include "shared.h"
+#include "../times.h"
+#include "../trace.h"
 #include <limits.h>
 #include <stdlib.h>
 
 enum { PIECE = 1 << 18, AT_ONCE = 4 };   /* floats in one reduction; pieces of a collective in one look */
 
-static double seconds;
 static struct fl_comm **all;
 static int nall;
 static struct started { const void *whole; MPI_Request request; uint64_t ticket; } *started;      /* gathers under way */
 static int nstarted, started_room;
-
-double fl_comm_seconds(void) { return seconds; }
 
 double fl_comm_begin(const char *peers)
 {
@@ -22,11 +21,16 @@ double fl_comm_begin(const char *peers)
     return MPI_Wtime();
 }
 
-void fl_comm_end(double start)
+void fl_comm_end(double start, int kind)
 {
-    seconds += MPI_Wtime() - start;
+    double end = MPI_Wtime();
+    fl_comm_add(kind, end - start);
     fl_waiting(NULL);
+    if (fl_tracing)
+        fl_trace_call(start, end);
 }
+
+void fl_comm_kind(struct fl_comm *c, int kind) { c->kind = kind; }
 
 void fl_comms_start(int streams) { (void)streams; }
 
@@ -149,7 +153,7 @@ static void reduce_all(fl_comm *c, void *x, int64_t n, MPI_Datatype type, int by
             FL_MPI(MPI_Allreduce(MPI_IN_PLACE, (char *)x + at * bytes, count, type, op, c->mpi));
         }
     }
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 static bool reduced_shared(fl_comm *c, void *x, int64_t n, enum fl_type type, enum fl_reduce kind)
@@ -237,7 +241,7 @@ void fl_all_gather(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
                           c->mpi));
     if (packed != dst)
         join(dst, packed, c, outer, n, inner, element_bytes);
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 static void scatter(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t n, int64_t inner, MPI_Datatype type,
@@ -256,7 +260,7 @@ static void scatter(fl_comm *c, void *dst, const void *src, int64_t outer, int64
         packed = room;
     }
     FL_MPI(MPI_Reduce_scatter(packed, dst, p.count, type, op, c->mpi));
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 void fl_reduce_scatter(fl_comm *c, float *dst, const float *src, int64_t outer, int64_t n, int64_t inner,
@@ -292,7 +296,7 @@ static void gather_shares(fl_comm *c, void *whole, const void *mine, int64_t sha
     double start = fl_comm_begin(c->peers);
     struct parts p = parts_of(c, 0, 1, share * c->size, 1);
     FL_MPI(MPI_Allgather(place == mine ? MPI_IN_PLACE : mine, p.count[0], type, whole, p.count[0], type, c->mpi));
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n, int64_t share, enum fl_type t,
@@ -324,7 +328,7 @@ static void scatter_shares(fl_comm *c, void *mine, const void *whole, int64_t n,
     } else {
         FL_MPI(MPI_Reduce_scatter(whole, mine, p.count, type, op, c->mpi));
     }
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 void fl_gather_shares(fl_comm *c, float *whole, const float *mine, int64_t share)
@@ -388,7 +392,7 @@ void fl_gather_wait(fl_comm *c, const void *whole)
         FL_FAIL("compile the program again", "a gather is waited for that was not started");
     double start = fl_comm_begin(c->peers);
     FL_MPI(MPI_Wait(&started[i].request, MPI_STATUS_IGNORE));
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
     if (c->shared)
         fl_comm_queued(c, started[i].ticket);
     started[i] = started[--nstarted];
@@ -428,7 +432,7 @@ void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_
     FL_MPI(MPI_Alltoallv(out, send.count, send.at, type_of(element_bytes), in, recv.count, recv.at,
                          type_of(element_bytes), c->mpi));
     join(dst, in, c, join_outer, join_n, join_inner, element_bytes);
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t n, int element_bytes, int to, int from)
@@ -444,5 +448,5 @@ void fl_permute_parts(fl_comm *c, void *dst, const void *src, int64_t n, int ele
                             (char *)dst + at * element_bytes, count, type_of(element_bytes), from, 0, c->mpi,
                             MPI_STATUS_IGNORE));
     }
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }

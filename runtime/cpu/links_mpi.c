@@ -9,6 +9,7 @@
 struct fl_link {
     const char *name;
     int peer, tag, slots, next;          /* next: slot of the next message */
+    int kind;
     bool sends;
     int64_t bytes;
     char *buffer;                        /* slots x bytes */
@@ -50,6 +51,8 @@ struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, 
     all[nall++] = l;
     return l;
 }
+
+void fl_link_kind(struct fl_link *l, int kind) { l->kind = kind; }
 
 int64_t fl_links_bytes(void)
 {
@@ -99,7 +102,7 @@ void fl_send(fl_link *l, const void *src, int64_t bytes)
     FL_MPI(MPI_Wait(&l->request[slot], MPI_STATUS_IGNORE));
     memcpy(l->buffer + slot * l->bytes, src, (size_t)bytes);
     FL_MPI(MPI_Isend(l->buffer + slot * l->bytes, (int)bytes, MPI_BYTE, l->peer, l->tag, world, &l->request[slot]));
-    fl_comm_end(start);
+    fl_comm_end(start, l->kind);
 }
 
 void fl_recv(fl_link *l, void *dst, int64_t bytes)
@@ -116,7 +119,7 @@ void fl_recv(fl_link *l, void *dst, int64_t bytes)
                 "link %s: got %d bytes from rank %d, expected %lld", l->name, got, l->peer, (long long)bytes);
     memcpy(dst, l->buffer + slot * l->bytes, (size_t)bytes);
     post(l, slot);
-    fl_comm_end(start);
+    fl_comm_end(start, l->kind);
 }
 
 void fl_poll(void)

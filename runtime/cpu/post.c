@@ -42,7 +42,7 @@ static void help(fl_comm *c, uint64_t ticket)
             fl_poll();                   /* a peer may wait for this rank elsewhere */
             sched_yield();
         }
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 void fl_comm_queued(fl_comm *c, uint64_t ticket)
@@ -90,7 +90,7 @@ void fl_await(fl_comm *c, int number)
         } else {
             i++;
         }
-    fl_comm_end(start);
+    fl_comm_end(start, c->kind);
 }
 
 void fl_posts_poll(void)

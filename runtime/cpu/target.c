@@ -1,7 +1,9 @@
 /* The cpu target: threads per rank, the arena, and scratch memory. Arena memory is host memory, so that moving bytes in
  * and out is a copy. */
 #define _GNU_SOURCE
+#include "../data_queue.h"
 #include "../target.h"
+#include "../trace.h"
 #include "cpu.h"
 #include <errno.h>
 #include <malloc.h>
@@ -178,10 +180,28 @@ void fl_target_sync(void) {}
 
 void *fl_see_room(int64_t bytes) { return fl_scratch(FL_SCRATCH_SEE, bytes); }
 
+static double busy;                      /* of the last step of train */
+
 void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same)
 {
     (void)same;
+    double start = MPI_Wtime(), waited = fl_queue_waited();
     run->rank->class_->entry[entry](run);
+    if (entry == FL_TRAIN)
+        busy = MPI_Wtime() - start - (fl_queue_waited() - waited);
+}
+
+double fl_target_busy(void) { return busy; }
+
+void fl_range(const char *text)
+{
+    static const char *open;
+    static double since;
+    double now = MPI_Wtime();
+    if (open)
+        fl_trace_add(FL_TRACK_COMPUTE, FL_TRACE_COMPUTE, NULL, open, fl_trace_microbatch(), since, now);
+    open = text;
+    since = now;
 }
 
 /* Host and arena are one memory: an input is made where it belongs. */

@@ -8,6 +8,8 @@
  * on how many streams that is so, for COMM_BLOCKS a communicator and LINK_BLOCKS a link (compiler/physical.h). */
 #include "../check.h"
 #include "../target.h"
+#include "../trace.h"
+#include "clock.h"
 #include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -26,10 +28,13 @@ struct fl_comm {
     int rank, size, number;
     cudaStream_t stream;
     struct fl_event ready, ended;        /* of the compute stream before a call; of this one after it */
+    int kind, track;                     /* for the times of a step, and for its trace */
+    int since, started;                  /* marks of the clock: before a call; when it begins */
 };
 struct fl_link {
     ncclComm_t nccl;
     cudaStream_t stream;
+    int kind, track;
     bool sends;
     int slots, next;
     int64_t slot_bytes;
@@ -85,7 +90,6 @@ static ncclComm_t nccl_join(MPI_Comm group)
 
 extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
 {
-    (void)name;
     MPI_Comm group;
     FL_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour < 0 ? MPI_UNDEFINED : colour, key, &group));
     if (colour < 0)
@@ -101,26 +105,44 @@ extern "C" struct fl_comm *fl_comm_new(const char *name, int colour, int key, in
     if (!streams[c->number % nstream])
         streams[c->number % nstream] = fl_stream_new();
     c->stream = streams[c->number % nstream];
+    c->track = fl_trace_track(name);
     return c;
 }
+
+extern "C" void fl_comm_kind(struct fl_comm *c, int kind) { c->kind = kind; }
+extern "C" void fl_link_kind(struct fl_link *l, int kind) { l->kind = kind; }
+
+/* The compute stream waits for an event of another one. */
+static void stand(int kind, const struct fl_event *e)
+{
+    int since = fl_clock_mark(fl_stream());
+    fl_wait(fl_stream(), e);
+    fl_clock_stood(kind, since);
+}
+
+static int begin_transfer(cudaStream_t stream) { return fl_tracing ? fl_clock_mark(stream) : -1; }
 
 /* From here on this communicator's stream is the one that calls are queued on, behind what the compute stream has. */
 static void enter(fl_comm *c)
 {
     if (posting)
         return;
+    c->since = fl_clock_mark(fl_stream());
     fl_record(&c->ready, fl_stream());
     fl_wait(c->stream, &c->ready);
     fl_stream_use(c->stream);
+    c->started = begin_transfer(c->stream);
 }
 
 static void leave(fl_comm *c)
 {
     if (posting)
         return;
+    fl_clock_transfer(c->track, c->started, c->stream);
     fl_record(&c->ended, c->stream);
     fl_stream_use(NULL);
     fl_wait(fl_stream(), &c->ended);
+    fl_clock_stood(c->kind, c->since);
 }
 
 /* Calls that neither pack nor unpack go out together. */
@@ -153,15 +175,15 @@ extern "C" void fl_posted(fl_comm *c, int number)
         for (; nposted <= number; nposted++)
             posted[nposted] = {};
     }
+    fl_clock_transfer(c->track, c->started, c->stream);
     fl_record(&posted[number], c->stream);
     fl_stream_use(NULL);
 }
 
 extern "C" void fl_await(fl_comm *c, int number)
 {
-    (void)c;
     if (number < nposted)
-        fl_wait(fl_stream(), &posted[number]);
+        stand(c->kind, &posted[number]);
 }
 
 extern "C" void fl_comms_start(int count)
@@ -183,6 +205,7 @@ extern "C" struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer
     l->slot_bytes = (spec->bytes + 255) / 256 * 256;
     FL_CUDA(cudaMalloc((void **)&l->buffer, (size_t)(l->slot_bytes * l->slots)));
     l->stream = fl_stream_new();
+    l->track = fl_trace_track(fl_printf("%s stage %d: %s", sends ? "to" : "from", sends ? spec->to : spec->from, spec->name));
     ncclUniqueId id;
     if (sends) {
         FL_NCCL(ncclGetUniqueId(&id));
@@ -199,11 +222,13 @@ extern "C" void fl_send(fl_link *l, const void *src, int64_t bytes)
     int slot = l->next;
     char *buffer = l->buffer + slot * l->slot_bytes;
     l->next = (slot + 1) % l->slots;
-    fl_wait(fl_stream(), &l->emptied[slot]);
+    stand(l->kind, &l->emptied[slot]);
     FL_CUDA(cudaMemcpyAsync(buffer, src, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
     fl_record(&l->filled[slot], fl_stream());
     fl_wait(l->stream, &l->filled[slot]);
+    int started = begin_transfer(l->stream);
     FL_NCCL(ncclSend(buffer, (size_t)bytes, ncclChar, 1, l->nccl, l->stream));
+    fl_clock_transfer(l->track, started, l->stream);
     fl_record(&l->emptied[slot], l->stream);
 }
 
@@ -213,9 +238,11 @@ extern "C" void fl_recv(fl_link *l, void *dst, int64_t bytes)
     char *buffer = l->buffer + slot * l->slot_bytes;
     l->next = (slot + 1) % l->slots;
     fl_wait(l->stream, &l->emptied[slot]);
+    int started = begin_transfer(l->stream);
     FL_NCCL(ncclRecv(buffer, (size_t)bytes, ncclChar, 0, l->nccl, l->stream));
+    fl_clock_transfer(l->track, started, l->stream);
     fl_record(&l->filled[slot], l->stream);
-    fl_wait(fl_stream(), &l->filled[slot]);
+    stand(l->kind, &l->filled[slot]);
     FL_CUDA(cudaMemcpyAsync(dst, buffer, (size_t)bytes, cudaMemcpyDeviceToDevice, fl_stream()));
     fl_record(&l->emptied[slot], fl_stream());
 }
@@ -241,7 +268,6 @@ static int64_t part_first(int64_t n, int part, int parts)
 
 extern "C" int fl_comm_rank(const fl_comm *c) { return c ? c->rank : 0; }
 extern "C" int fl_comm_size(const fl_comm *c) { return c ? c->size : 1; }
-extern "C" double fl_comm_seconds(void) { return -1; }
 
 static void reduce_all(fl_comm *c, void *x, int64_t n, ncclDataType_t type, enum fl_reduce kind)
 {
@@ -423,6 +449,7 @@ extern "C" void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64
     }
     enter(c);
     FL_NCCL(ncclAllGather(mine, whole, (size_t)(share * element_bytes), ncclChar, c->nccl, fl_stream()));
+    fl_clock_transfer(c->track, c->started, c->stream);
     fl_record(gather_ended(whole), c->stream);
     fl_stream_use(NULL);
 }
@@ -430,7 +457,7 @@ extern "C" void fl_gather_start(fl_comm *c, void *whole, const void *mine, int64
 extern "C" void fl_gather_wait(fl_comm *c, const void *whole)
 {
     if (fl_comm_size(c) > 1)
-        fl_wait(fl_stream(), gather_ended(whole));
+        stand(c->kind, gather_ended(whole));
 }
 
 extern "C" void fl_scatter_shares(fl_comm *c, float *mine, const float *whole, int64_t n, int64_t share, enum fl_reduce kind)

@@ -1,10 +1,12 @@
 /* One step of an entry: first as it is, so that every buffer has its size and every library has chosen its ways, then
  * captured as a graph, then replayed. What differs from one step to the next is not in the graph: the scalars of the step
  * lie in device memory, inputs in pinned buffers that the host fills before each launch. A step of which the host wants
- * other outputs than before, or at which somebody looks (see.h), is run as it is. */
+ * other outputs than before, or at which somebody looks (see.h) or that is traced, is run as it is. */
 #include "../check.h"
 #include "../reader.h"
 #include "../target.h"
+#include "../times.h"
+#include "clock.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,18 +76,20 @@ extern "C" void fl_copy_out(void *host, const void *src, int64_t bytes)
         FL_CUDA(cudaMemcpyAsync(host, src, (size_t)bytes, cudaMemcpyDeviceToHost, fl_stream()));
 }
 
-static void queue(struct fl_run *run, enum fl_entry entry)
+static void queue(struct fl_run *run, enum fl_entry entry, bool in_graph)
 {
     fl_streams_fork();
+    fl_clock_begin(fl_measuring && entry == FL_TRAIN, in_graph);
     run->rank->class_->entry[entry](run);
     fl_streams_join();
+    fl_clock_end();
 }
 
 static void capture(struct fl_run *run, enum fl_entry entry)
 {
     cudaGraph_t graph;
     FL_CUDA(cudaStreamBeginCapture(fl_stream(), cudaStreamCaptureModeThreadLocal));
-    queue(run, entry);
+    queue(run, entry, true);
     FL_CUDA(cudaStreamEndCapture(fl_stream(), &graph));
     FL_CUDA(cudaGraphInstantiate(&captured[entry].exec, graph, 0));
     FL_CUDA(cudaGraphDestroy(graph));
@@ -97,8 +101,9 @@ extern "C" void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same
     FL_CUDA(cudaDeviceSynchronize());
     upload(&run->step);
     in_step = true;
-    if (run->no_graph || fl_seeing || !same || c.runs++ == 0) {
-        queue(run, entry);
+    bool by_call = run->no_graph || fl_seeing || !same || fl_tracing || c.runs++ == 0;
+    if (by_call) {
+        queue(run, entry, false);
     } else {
         if (!c.exec)
             capture(run, entry);         /* it fills the inputs as well */
@@ -109,6 +114,7 @@ extern "C" void fl_target_run(struct fl_run *run, enum fl_entry entry, bool same
         fl_at("the whole step", "a graph of it");
         FL_CUDA(cudaGraphLaunch(c.exec, fl_stream()));
     }
+    fl_clock_ran(fl_measuring && entry == FL_TRAIN, !by_call);
     in_step = false;
 }
 
@@ -121,6 +127,7 @@ void fl_step_stop(void)
         FL_CUDA(cudaFreeHost(staging[i]));
     free(staging);
     free(staged);
+    fl_clock_stop();
     if (on_device) {
         FL_CUDA(cudaFree(on_device));
         FL_CUDA(cudaFreeHost(pinned));

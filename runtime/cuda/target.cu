@@ -2,6 +2,7 @@
  * a ring of pinned host buffers, so that a step that reads its inputs need not wait for the device. */
 #include "../target.h"
 #include "../check.h"
+#include "clock.h"
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,6 +96,7 @@ extern "C" void fl_range(const char *text)
     open = text;
     if (text)
         nvtxRangePushA(text);
+    fl_clock_range(text);
 }
 
 /* The host waits for the device; the watchdog may look. */
@@ -142,6 +144,7 @@ extern "C" void fl_target_sync(void)
 {
     fl_waiting("the device");
     FL_CUDA(cudaDeviceSynchronize());
+    fl_clock_synced();
     fl_waiting(NULL);
 }
 

@@ -25,6 +25,8 @@ struct twin_event {
     unsigned long recorded, reached;     /* records queued, records that have run */
     unsigned long capture;               /* of the last record; 0: in none */
     twin_frontier frontier;
+    bool timed;
+    double at;                           /* when the last record ran, seconds */
 };
 
 static std::vector<twin_stream *> streams;
@@ -237,10 +239,18 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new twin_event{};
+    (*event)->timed = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
+}
+
+static bool reach(twin_event *event, unsigned long record)
+{
+    event->reached = record;
+    event->at = seconds();
+    return true;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
@@ -252,10 +262,34 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return cudaSuccess;
     }
     unsigned long record = ++event->recorded;
-    twin_enqueue(stream, "cudaEventRecord", [=] {
-        event->reached = record;
-        return true;
+    twin_enqueue(stream, "cudaEventRecord", [=] { return reach(event, record); });
+    return cudaSuccess;
+}
+
+/* An external record is work of the graph: each launch records the event again. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    twin_stream *s = real(stream);
+    if (!(flags & cudaEventRecordExternal))
+        return cudaEventRecord(event, stream);
+    if (!s->capture)
+        twin_fault("cudaEventRecordWithFlags: an external record on stream %d, which is not captured", s->number);
+    into_graph(s, "cudaEventRecord", [=]() -> twin_step {
+        unsigned long record = ++event->recorded;
+        return [=] { return reach(event, record); };
     });
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+    if (!from->timed || !to->timed)
+        twin_fault("cudaEventElapsedTime: an event was made without timing");
+    if (!from->recorded || !to->recorded)
+        twin_fault("cudaEventElapsedTime: an event was never recorded");
+    if (cudaEventQuery(from) != cudaSuccess || cudaEventQuery(to) != cudaSuccess)
+        return cudaErrorNotReady;
+    *milliseconds = (float)(1e3 * (to->at - from->at));
     return cudaSuccess;
 }
 
