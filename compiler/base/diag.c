@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ERRORS = 20 };
+enum { MAX_ERRORS = 20, MAX_LINES = 8 };
 
 struct label {
     struct span at;
@@ -201,6 +201,19 @@ static struct label *places_in_order(const struct diag *d)
     return places;
 }
 
+/* How many of the places are shown with their source: those behind them take a line each where all would take more than
+ * eight. */
+static int places_in_full(const struct diag *d, const struct label *places)
+{
+    int n = (int)arrlen(places), full = n, lines;
+    do {
+        lines = 1 + (int)(arrlen(d->notes) + arrlen(d->helps)) + n - full;
+        for (int i = 0; i < full; i++)
+            lines += (i == 0 || places[i].at.file != places[i - 1].at.file) + (i && same_line(places[i - 1].at, places[i].at) ? 1 : 2);
+    } while (lines > MAX_LINES && full-- > 1);
+    return full < 1 ? 1 : full;
+}
+
 static void diag_print_text(FILE *to, const struct diag *d)
 {
     fprintf(to, "%s[%c%04d]: %s\n", d->warning ? "warning" : "error", d->warning ? 'W' : 'E', numbers[d->code],
@@ -212,13 +225,18 @@ static void diag_print_text(FILE *to, const struct diag *d)
         if (line > widest)
             widest = line;
     }
-    int width = snprintf(NULL, 0, "%d", widest);
+    int width = snprintf(NULL, 0, "%d", widest), full = places_in_full(d, places), file = 0;
     for (int i = 0; i < arrlen(places); i++) {
         struct span at = places[i].at;
         struct position p = source_position(at.file, at.begin);
-        if (i == 0 || at.file != places[i - 1].at.file)
+        if (i >= full) {
+            fprintf(to, "%*s::: %s:%d:%d: %s\n", width, "", source_get(at.file)->name, p.line, p.column, places[i].text);
+            continue;
+        }
+        if (at.file != file)
             fprintf(to, "%*s%s %s:%d:%d\n", width, "", i ? ":::" : "-->", source_get(at.file)->name, p.line, p.column);
         print_source(to, at, places[i].text, i ? '-' : '^', width, i && same_line(places[i - 1].at, at));
+        file = at.file;
     }
     for (int i = 0; i < arrlen(d->notes); i++)
         fprintf(to, "note: %s\n", d->notes[i]);

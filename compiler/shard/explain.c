@@ -155,6 +155,12 @@ static const char *pairs_text(const struct sharding *s, const struct actor *a, i
     return text;
 }
 
+/* "on line 7", or with the file where that is another than the one in view */
+static const char *line_text(struct span at, struct span seen)
+{
+    return at.file == seen.file ? mem_printf("on line %d", source_position(at.file, at.begin).line) : mem_printf("at %s", span_where(at));
+}
+
 /* "partial sums" */
 static const char *partial_text(int code)
 {
@@ -191,8 +197,8 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
         diag_note(d, "the result would be P(max) over '%s' and P(min) over '%s' at once, and no rank can hold such a number",
                   s->mesh->axis[max].name, s->mesh->axis[min].name);
     else if (other >= 0)
-        diag_note(d, "'%s' is pinned too, on line %d; along '%s' %s can read %s", name_of(a->in[other]),
-                  source_position(s->fixed[a->in[other]->id].span.file, s->fixed[a->in[other]->id].span.begin).line, ax, op,
+        diag_note(d, "'%s' is pinned too, %s; along '%s' %s can read %s", name_of(a->in[other]),
+                  line_text(s->fixed[a->in[other]->id].span, a->node->span), ax, op,
                   other < operand ? pairs_text(s, a, other, operand, axis) : pairs_text(s, a, operand, other, axis));
     else if (*sizes)
         diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
@@ -225,6 +231,15 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
               : mem_printf("{%s: B}", s->mesh->axis[axis].name));
 }
 
+/* Does the pattern stand for more than the blocks of one name? */
+static bool names_many(const char *pattern)
+{
+    for (const char *s = pattern; (s = strchr(s, '*')); s++)
+        if (s == pattern || s[-1] != '[')
+            return true;
+    return false;
+}
+
 /* A line that holds an activation whole over the axis that elsewhere splits its rows: most often a pattern that was meant
  * for parameters and names what is computed beside them too. */
 static const struct fixed *keeps_whole(const struct sharding *s, int axis, const struct value **which)
@@ -233,7 +248,7 @@ static const struct fixed *keeps_whole(const struct sharding *s, int axis, const
         const struct value *v = s->g->values[i];
         const struct fixed *f = &s->fixed[v->id];
         if (!f->line || !(f->axes >> axis & 1) || f->lay.ax[axis].kind != SBP_B || v->lay.ax[s->mesh->mb].kind != SBP_S ||
-            !strchr(f->line->pattern, '*') || (v->def && v->def->op == &op_input))
+            !names_many(f->line->pattern) || (v->def && v->def->op == &op_input))
             continue;
         *which = v;
         return f;
