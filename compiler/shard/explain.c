@@ -40,6 +40,15 @@ static const char *conversion_text(const struct sharding *s, const struct value 
                      : mem_printf("nothing (%s over %s)", text, s->mesh->axis[axis].name);
 }
 
+/* Does a choice read the operand's tensor in one layout, wherever it stands? */
+static bool reads_alike(const struct actor *a, const struct choice *c, int operand)
+{
+    for (int k = 0; k < arrlen(a->in); k++)
+        if (a->in[k] == a->in[operand] && c->in[k] != c->in[operand])
+            return false;
+    return true;
+}
+
 /* What the operand may be. Maxima and minima are left out where sums may stand too, and where it holds sums now: who wants
  * them knows them. */
 static const char *legal_text(struct sharding *s, const struct actor *a, int operand, int axis, int now)
@@ -52,10 +61,7 @@ static const char *legal_text(struct sharding *s, const struct actor *a, int ope
             seen |= ~0u << (CODE_P + 1);
     for (int j = 0; j < arrlen(a->choices); j++) {
         int code = a->choices[j].in[operand];
-        bool same = true;
-        for (int k = 0; k < arrlen(a->in); k++)
-            same &= a->in[k] != v || a->choices[j].in[k] == code;
-        if (!same || seen >> code & 1)
+        if (!reads_alike(a, &a->choices[j], operand) || seen >> code & 1)
             continue;
         seen |= 1u << code;
         struct layout l = with(&v->lay, axis, code);
@@ -155,6 +161,18 @@ static const char *pairs_text(const struct sharding *s, const struct actor *a, i
     return text;
 }
 
+/* "'count' is f32+sum(tp)": what comes out where the operand is read as it is pinned; "" when the op has no such rule. */
+static const char *made_text(const struct sharding *s, const struct actor *a, int operand, int axis, int pinned)
+{
+    const char *text = "";
+    for (int j = 0; j < arrlen(a->choices) && !*text; j++)
+        for (int k = 0; k < arrlen(a->out) && a->choices[j].in[operand] == pinned && reads_alike(a, &a->choices[j], operand); k++) {
+            struct layout l = with(&a->out[k]->lay, axis, a->choices[j].out[k]);
+            text = mem_printf("%s%s'%s' is %s", text, *text ? ", " : "", name_of(a->out[k]), layout_type_text(a->out[k], &l, s->mesh));
+        }
+    return text;
+}
+
 /* "on line 7", or with the file where that is another than the one in view */
 static const char *line_text(struct span at, struct span seen)
 {
@@ -200,6 +218,9 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
         diag_note(d, "'%s' is pinned too, %s; along '%s' %s can read %s", name_of(a->in[other]),
                   line_text(s->fixed[a->in[other]->id].span, a->node->span), ax, op,
                   other < operand ? pairs_text(s, a, other, operand, axis) : pairs_text(s, a, operand, other, axis));
+    else if (*made_text(s, a, operand, axis, pinned))
+        diag_note(d, "read so, %s, and %s that from being read", made_text(s, a, operand, axis, pinned),
+                  s->m->plan->strict ? "`strict` keeps" : "other lines keep");
     else if (*sizes)
         diag_note(d, "this split fits when the size of '%s' is one of 1, %s", ax, sizes);
     else
@@ -208,7 +229,10 @@ void explain_pin(struct sharding *s, int axis, const struct actor *a, int operan
     const char *way = together < 0 ? "" : mem_printf("; or make '%s' {%s: %s}%s", name_of(a->in[together]), ax,
                                                      pinned == CODE_P + REDUCE_MAX ? "P(max)" : pinned == CODE_P + REDUCE_MIN ? "P(min)" : "P",
                                                      a->carry >= 0 ? " too" : pinned == CODE_P ? ", added on one rank" : ", held by one rank");
-    if (partial)
+    bool made = !clashes && other < 0 && arrlen(a->out) && *made_text(s, a, operand, axis, pinned);
+    if (made && s->m->plan->strict)
+        diag_help(d, "ask for the conversion behind it, as in `sbp %s = {%s: B}`", name_of(a->out[0]), ax);
+    else if (partial)
         diag_help(d, "reduce first: write `sbp` in place of `pin` (%s)%s", conversion_text(s, v, axis, pinned, wanted), way);
     else
         diag_help(d, "write `sbp` in place of `pin`: a converted copy for this reader costs %s",
@@ -226,6 +250,8 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     if (*sizes)
         sizes = mem_printf("; this split fits when the size of '%s' is one of 1, %s", s->mesh->axis[axis].name, sizes);
     diag_note(d, "it would cost %s%s", conversion_text(s, v, axis, stored, wanted), sizes);
+    for (int k = 0; k < s->mesh->naxis; k++)         /* no line may name the axis in time */
+        to.ax[k] = s->mesh->axis[k].time ? (struct sbp){ 0 } : to.ax[k];
     const char *asked = layout_text(v, &to, s->mesh);
     diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), strcmp(asked, "{}") ? asked
               : mem_printf("{%s: B}", s->mesh->axis[axis].name));
