@@ -8,7 +8,7 @@
 
 static bool whole_stack(const struct emitter *e, const struct node *n, const struct value *v)
 {
-    return !e->post && v->buffer->depth && region_depth(v->region) > region_depth(n->region);
+    return !e->post && !e->each_block && v->buffer->depth && region_depth(v->region) > region_depth(n->region);
 }
 
 static struct sym blocks(const struct emitter *e, const struct node *n, const struct value *v)
@@ -34,6 +34,27 @@ static void close_stack(struct emitter *e, const struct node *n, const struct va
         return;
     e->indent--;
     plain(e, "}");
+}
+
+/* Loops over all blocks of the stack v, in which v is one of them. */
+static bool open_blocks(struct emitter *e, const struct node *n, const struct value *v)
+{
+    if (!whole_stack(e, n, v))
+        return false;
+    for (int d = 1; d <= v->buffer->depth; d++) {
+        plain(e, "for (int b%d = 0; b%d < %lld; b%d++) {", d, d, (long long)v->buffer->count[d - 1], d);
+        e->indent++;
+    }
+    return e->each_block = true;
+}
+
+static void close_blocks(struct emitter *e, const struct value *v)
+{
+    for (int d = 1; d <= v->buffer->depth; d++) {
+        e->indent--;
+        plain(e, "}");
+    }
+    e->each_block = false;
 }
 
 static void at(struct emitter *e, const struct node *n, const struct value *v, const char *group)
@@ -88,12 +109,7 @@ static const char *around(const struct emitter *e, const struct node *n, const s
 static void shares(struct emitter *e, const struct node *n, int k, const char *comm)
 {
     const struct value *in = n->in[k], *out = n->out[k];
-    bool stack = whole_stack(e, n, in), gather = n->op == &op_box_all_gather;
-    const struct buffer *b = in->buffer;
-    for (int d = 1; stack && d <= b->depth; d++) {
-        plain(e, "for (int b%d = 0; b%d < %lld; b%d++) {", d, d, (long long)b->count[d - 1], d);
-        e->indent++;
-    }
+    bool stack = open_blocks(e, n, in), gather = n->op == &op_box_all_gather;
     const char *share = mem_printf("%lld", (long long)value_share(gather ? in : out, e->p->mesh));
     if (node_int(n, "ahead", 0))
         line(e, n, "fl_gather_wait(%s, %s);", comm, tensor_name(e, out));
@@ -103,10 +119,8 @@ static void shares(struct emitter *e, const struct node *n, int k, const char *c
         line(e, n, "fl_scatter_shares%s(%s, %s, %s, %s, %s, %s);", type_suffix(out->type), comm, tensor_name(e, out),
              tensor_name(e, in),
              sym_text(sym_range(in->place, 0, in->ndim)), share, kind(n));
-    for (int d = 1; stack && d <= b->depth; d++) {
-        e->indent--;
-        plain(e, "}");
-    }
+    if (stack)
+        close_blocks(e, in);
 }
 
 void emit_ahead(struct emitter *e, const struct region *body, int step)
@@ -205,7 +219,11 @@ static void convert(struct emitter *e, const struct node *n, int k, const char *
         shares(e, n, k, comm);
         return;
     }
-    open_stack(e, n, in);
+    bool apart = in->buffer->shares || out->buffer->shares;
+    bool alike = in->buffer->shares == out->buffer->shares && in->buffer->elements == out->buffer->elements;
+    bool each = apart && !(alike && n->op == &op_box_all_reduce) && open_blocks(e, n, in);
+    if (!each)
+        open_stack(e, n, in);
     if (n->op == &op_box_all_gather)
         line(e, n, "fl_all_gather(%s, %s, %s, %s, %d);", comm, tensor_name(e, out), tensor_name(e, in),
              around(e, n, out, dim), type_bytes[in->type]);
@@ -218,7 +236,10 @@ static void convert(struct emitter *e, const struct node *n, int k, const char *
         permute(e, n, k, comm);
     else
         all_reduce(e, n, k, comm);
-    close_stack(e, n, in);
+    if (each)
+        close_blocks(e, in);
+    else
+        close_stack(e, n, in);
 }
 
 static const char *comm_name(const struct node *n)

@@ -22,6 +22,7 @@ struct emitter {
     int indent;
     const struct node *gathered; /* the last of calls that have been written, which fl_gathered makes, and it has not; or NULL */
     const struct node *post;     /* the box_post whose collective is being written, block by block; or NULL */
+    bool each_block;             /* a collective over a stack is being written as one for each block */
     struct seen *seen;           /* stb_ds array: by number of FL_SEE */
     const char **gone;           /* stb_ds array */
 };
