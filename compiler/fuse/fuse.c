@@ -107,18 +107,20 @@ static int operand(struct chain *c, struct value *v)
 /* text with each %k replaced by with[k] */
 static const char *replaced(const char *text, const char *const *with)
 {
-    const char *s = "";
+    char *s = NULL;
     while (*text) {
-        size_t plain = strcspn(text, "%");
-        s = mem_printf("%s%.*s", s, (int)plain, text);
-        text += plain;
-        if (*text != '%')
-            continue;
-        char *end;
-        long k = strtol(text + 1, &end, 10);
-        s = mem_printf("%s%s", s, with[k]);
-        text = end;
+        size_t n = strcspn(text, "%");
+        const char *from = text;
+        text += n;
+        if (!n) {
+            char *end;
+            from = with[strtol(text + 1, &end, 10)];
+            n = strlen(from);
+            text = end;
+        }
+        memcpy(arraddnptr(s, n), from, n);
     }
+    arrput(s, 0);
     return s;
 }
 
@@ -233,6 +235,19 @@ static void rewrite_as(struct work *w, struct node *n, struct chain *c, struct n
         remove_node(n->region, gone[i]);
 }
 
+/* Why the chain may not take in p as well; NULL when it may. Without a bound a line of n ops is a text of n^2 characters, as
+ * each of them is joined with all before it, and no compiler likes that. */
+static const char *too_large(const struct chain *c, const struct node *p)
+{
+    if (arrlen(c->in) + arrlen(p->in) > MOST_OPERANDS)
+        return "with more it would read too many operands";
+    if (arrlen(c->out) == MOST_RESULTS)
+        return "with more it would write too many results";
+    if (strlen(c->expr[0]) + strlen(expression(p, 0)) > MOST_TEXT)
+        return "with more its text would be too long";
+    return NULL;
+}
+
 static void fuse_node(struct work *w, struct node *n)
 {
     struct chain c = {0};
@@ -246,8 +261,9 @@ static void fuse_node(struct work *w, struct node *n)
     for (int k = 0; k < arrlen(c.in);) {
         const char *why = refusal(w, n, c.in[k]);
         struct node *p = c.in[k]->def;
-        if (why || arrlen(c.in) + arrlen(p->in) > MOST_OPERANDS || arrlen(c.out) == MOST_RESULTS ||
-            strlen(c.expr[0]) > MOST_TEXT) {
+        if (!why)
+            why = too_large(&c, p);
+        if (why) {
             if (!n->why)
                 n->why = why;
             k++;
