@@ -2,11 +2,12 @@
  * strided copy per operand into a view of the result. */
 #include "emitter.h"
 
-/* The part of `out` that operand `in` goes to: its extents, out's strides; dim `axis` of out is left out (-1: none). */
+/* The part of `out` that operand `in` goes to: its extents, out's type and strides; dim `axis` of out is left out (-1: none). */
 static struct value *part(const struct value *out, const struct value *in, int axis)
 {
     struct value *v = NEW(struct value);
     *v = *in;
+    v->type = out->type;                 /* a gradient of a parameter, or what `keep f32 on` names, may be wider */
     v->place = NEW(struct place);
     for (int d = 0; d < in->ndim; d++) {
         int from = axis >= 0 && d >= axis ? d + 1 : d;
@@ -78,6 +79,7 @@ bool emit_strided(struct emitter *e, const struct node *n)
             return true;                                   /* a view: nothing to do */
         struct value *like = NEW(struct value);            /* the result seen in the operand's shape */
         *like = *n->in[0];
+        like->type = out->type;
         like->place = NEW(struct place);
         struct sym s = sym_int(1);
         for (int d = like->ndim - 1; d >= 0; d--) {

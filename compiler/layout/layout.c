@@ -119,6 +119,8 @@ static void buffer_stack(struct buffer *b, const struct region *r)
  * view is read in another walk of these blocks, that needs no copy for each; what is read outside of the owner's blocks does. */
 static void enter(const struct work *w, struct buffer *b, struct value *v)
 {
+    if (v->type != b->type)
+        BUG("%%%d is %s, but lies in a buffer of %s", v->id, type_name[v->type], type_name[b->type]);
     v->buffer = b;
     arrput(b->values, v);
     const struct region *home = v->region, *owner = b->values[0]->region;
@@ -334,6 +336,8 @@ static bool place_in_stack(struct work *w, struct value *v)
     if (!s || !op_takes_strides(op) || op->flags & OP_VIEW || op == &op_box_slice)
         return false;
     struct value *all = s->out[0];
+    if (all->type != v->type)            /* a gradient made in 16 bits, of a parameter whose gradient is f32 */
+        return false;
     int axis = (int)node_int(s, "axis", 0), at = 0;
     if (!all->place)
         own(w, all, MEM_LOCAL);

@@ -3,8 +3,9 @@
  *
  *   - tensors are in the plan's type, scalars, inputs and what `keep f32 on` names stay f32;
  *   - results of ops that add up (OP_WIDE: sums, the parts of cross_entropy) are f32, whatever they read;
- *   - a view has the type of what it views, element-wise ops and OP_WIDE read any type, all other ops read the type they
- *     compute in, so their other operands are cast, once for all readers in the blocks;
+ *   - a view has the type of what it views, element-wise ops and OP_WIDE read any type, stack, concat and the gradient of
+ *     slice the type of their result, all other ops the type they compute in, so their other operands are cast, once for
+ *     all readers in the blocks;
  *   - gradients of parameters are made and accumulated in the type of `grads`;
  *   - a parameter is stored in the type of `master`. With f32 the forward and backward read a copy in the plan's type, cast
  *     once per step in phase SETUP: a layout of its own (gathered in the short type where `shard` splits the master).
@@ -45,6 +46,12 @@ static bool reads_any(const struct node *n)
     return n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_WIDE | OP_EFFECT | OP_ANY_FLOAT);
 }
 
+/* What only puts entries elsewhere reads them in the type that it gives them. */
+static bool moves(const struct node *n)
+{
+    return n->op == &op_stack || n->op == &op_concat || n->op == &op_slice_grad;
+}
+
 /* The type a node computes in; a backward node goes with its forward. */
 static enum type type_of_node(const struct precising *r, const struct node *n)
 {
@@ -83,7 +90,7 @@ static void set(struct precising *r, struct value *v, enum type t)
 
 static void fix(struct precising *r, struct value *v);
 
-/* Also what it is a sum of, over uses and over blocks. */
+/* Also what it is a sum of, over uses and over blocks, and what it is put together of. */
 static void fix_parts(struct precising *r, struct value *v)
 {
     if (!v->def) {
@@ -95,7 +102,7 @@ static void fix_parts(struct precising *r, struct value *v)
         fix(r, v->def->body->args[v->def_index]);
         fix(r, v->def->body->results[v->def_index]);
         fix(r, v->def->in[v->def_index]);
-    } else if (v->def->op == &op_add || v->def->op->flags & OP_VIEW) {
+    } else if (v->def->op == &op_add || v->def->op->flags & OP_VIEW || moves(v->def)) {
         for (int k = 0; k < arrlen(v->def->in); k++)
             fix(r, v->def->in[k]);
     }
@@ -283,7 +290,7 @@ static void add_casts(struct precising *r, struct region *at)
             struct value *v = n->in[k];
             if (!v || !v->ndim || !type_is_float(v->type) || (!n->body && reads_any(n)))
                 continue;
-            enum type t = n->body ? n->body->args[k]->type : type_of_node(r, n);
+            enum type t = n->body ? n->body->args[k]->type : moves(n) ? n->out[0]->type : type_of_node(r, n);
             if (v->type != t)
                 n->in[k] = other_type(r, v, t);
         }
