@@ -7,5 +7,12 @@
 /* Loss, norm, metrics, weights and states of every rank. Differences go to stderr; returns how many there were.
  * huge_numbers: what was compared was beyond all bounds, and equal says little. */
 int compare_program(struct module *m, bool *huge_numbers);
+
+/* What a trial compiles with, and what it does with a program that has passed all passes but emit: an enum judgement, and
+ * what tells a fault from others in o->kind. compared.c: compare_program(); emitted.c: emits, builds and runs it. */
+struct outcome;
+struct options judge_options(void);
+int judge(struct module *m, struct outcome *o);
+
 extern bool compare_all_ignored;         /* inputs with an ignore value hold nothing else */
 #endif

@@ -4,12 +4,13 @@
 #include "write.h"
 #include <stdlib.h>
 
-char *generate(uint64_t seed)
+char *generate(uint64_t seed, bool views)
 {
     struct writer *w = calloc(1, sizeof *w);
     char *text = NULL;
     size_t size = 0;
     w->state = (seed + 1) * 0x9e3779b97f4a7c15ull;
+    w->views = views;
     w->to = open_memstream(&text, &size);
     for (int i = 0; i < 8; i++)
         pick(w, 2);

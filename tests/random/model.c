@@ -39,8 +39,7 @@ static void add_call_targets(struct writer *w, const struct layer *l, const char
     }
 }
 
-/* From now on the name has several versions. */
-static void rebind(struct writer *w, const char *name)
+void rebind(struct writer *w, const char *name)
 {
     for (int i = 0; i < w->targets; i++)
         if (!w->target[i].input && !strcmp(w->target[i].pattern, name))
@@ -91,9 +90,13 @@ static void write_repeat(struct writer *w, int depth)
     w->indent++;
     w->no_params = chance(w, 70);
     targets = w->targets;
-    for (int k = (int)pick(w, 3); k > 0; k--)
-        if (w->layers && chance(w, 20) && depth < 1)
+    for (int k = (int)pick(w, 3) + w->views; k > 0; k--)
+        if (w->views ? depth < 2 && chance(w, 30) : w->layers && chance(w, 20) && depth < 1)
             write_repeat(w, depth + 1);
+        else if (w->views && chance(w, 60))
+            write_view(w, name, items);
+        else if (w->views && chance(w, 10))
+            write_swap(w, name, items);
         else
             write_operation(w);
     w->targets = targets;                             /* the names of a repeat's body have no sure path */
@@ -129,6 +132,8 @@ static void write_repeat(struct writer *w, int depth)
         rebind(w, v->name);
         break;
     }
+    if (w->views)
+        write_unread(w, name, items);
     w->indent--;
     w->no_params = no_params;
     write_line(w, "}");
@@ -143,9 +148,9 @@ static void write_statements(struct writer *w, int count)
 {
     while (count-- > 0) {
         unsigned what = pick(w, 100);
-        if (what < 8)
+        if (what < (w->views ? 30 : 8))
             write_repeat(w, 0);
-        else if (what < 16)
+        else if (what < (w->views ? 38 : 16))
             write_call(w);
         else
             write_operation(w);
@@ -178,7 +183,14 @@ static void write_layer(struct writer *w)
                                                                    ? w->item[w->items - 1].name : y->name);
     if (y && !same_shape(y, w->item) && !same_shape(&w->item[w->items - 1], w->item))
         *result = 0;
-    write_line(w, "return 0.9 * x%s", result);
+    if (w->views && y) {
+        y->used = true;
+        write_line(w, "x = 0.9 * x%s", result);
+        write_unread(w, "x", 0);
+        write_line(w, "return x");
+    } else {
+        write_line(w, "return 0.9 * x%s", result);
+    }
     w->indent--;
     write_line(w, "}");
     l.targets = w->targets;
@@ -232,7 +244,7 @@ static void write_loss(struct writer *w, bool targets, bool ignore)
     for (int i = 0; i < w->items; i++)                    /* what a pipeline may cut is to be read */
         if (*w->cut && !strcmp(w->item[i].name, w->cut_value))
             write_term(w, &w->item[i], terms++);
-    for (int i = w->items - 1; i >= 0 && terms < 4; i--)
+    for (int i = w->items - 1; i >= 0 && terms < (w->views ? 9 : 4); i--)
         if (!w->item[i].used && w->item[i].kind == KIND_FLOAT && !w->item[i].param)
             write_term(w, &w->item[i], terms++);
     if (chance(w, 10) && w->items)

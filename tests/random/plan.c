@@ -13,7 +13,7 @@ static int write_mesh(struct writer *w, struct mesh_axis *axis, bool stages)
         strcpy(axis[i].name, names[i]);
         do
             axis[i].size = sizes[pick(w, 6)];
-        while (ranks * axis[i].size > 8);
+        while (ranks * axis[i].size > (w->views ? 4 : 8));
         ranks *= axis[i].size;
     }
     if (stages)
@@ -267,9 +267,9 @@ void write_plan(struct writer *w)
         write_line(w, "%s %s = %s", pin ? "pin" : save ? "save" : "sbp", some_blocks(w, t, name, sizeof name), text);
     }
     for (int i = 0; i < w->targets; i++)
-        if (!w->target[i].param && !w->target[i].input && chance(w, 6))
+        if (!w->target[i].param && !w->target[i].input && chance(w, w->views ? 15 : 6))
             write_line(w, "recompute %s", w->target[i].pattern);
-    if (chance(w, 4))
+    if (chance(w, w->views ? 12 : 4))
         write_line(w, "recompute *");
     uint64_t state = w->state;           /* the rest of a program is the same with and without the line */
     if (chance(w, 25))

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-char *generate(uint64_t seed);                        /* malloc; the program's text, one statement a line */
+/* malloc; the program's text, one statement a line. views: as views.c says. */
+char *generate(uint64_t seed, bool views);
 
 enum judgement {
     VERDICT_EQUAL, VERDICT_REJECTED,                  /* as it should be */
@@ -28,6 +29,7 @@ struct outcome {
     int ranks, microbatches;
     bool degenerate;                                  /* equal, but the numbers were infinite: says little */
 };
+extern const int summary_every;                       /* programs between two summaries of a run */
 void trial(const char *text, struct outcome *o);
 bool outcome_same(const struct outcome *a, const struct outcome *b);
 char *shrink(const char *text, const struct outcome *fault);   /* malloc */

@@ -1,17 +1,18 @@
-/* random_programs COUNT [SEED] | --print SEED | --try FILE..
+/* random_programs [--views] COUNT [SEED] | --print SEED | --try FILE.. | --shrink FILE
  *
- * COUNT random programs from SEED on, each put on trial. A fault is shown with its seed, made small, and shown again;
- * faults of one kind are made small once. After every 500 and at the end: how many were equal, how many rejected; after
- * every 5000 and at the end also each kind of rejection, that is its code and what it says but for names and numbers, with one example.
- * --try puts programs in files on trial, which must be equal or say `# expect: reject E0404` in a line. */
+ * COUNT random programs from SEED on, each put on trial; with --views those of the setting that views.c describes. A fault
+ * is shown with its seed, made small, and shown again; faults of one kind are made small once. Now and then and at the end:
+ * how many were equal, how many rejected; ten times as seldom and at the end also each kind of rejection, that is its code
+ * and what it says but for names and numbers, with one example. --try puts programs in files on trial, which must be equal
+ * or say `# expect: reject E0404` in a line. The same main serves emitted_programs, whose trial goes further (emitted.c). */
 #include "random.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CODES = 1000, KINDS = 400, EVERY = 500 };
+enum { CODES = 1000, KINDS = 400 };
 
-static int verdicts[VERDICTS], codes[CODES], ranks[9];
+static int verdicts[VERDICTS], codes[CODES], ranks[9], vague;
 static struct { char kind[200]; int count; } kinds[KINDS];
 static int kind_count;
 static struct { char kind[200]; int count; uint64_t seed; char *text; } refused[KINDS];
@@ -108,7 +109,7 @@ static void summary(long count)
     for (int v = VERDICT_REJECTED + 1; v < VERDICTS; v++)
         if (verdicts[v])
             printf(", %d %s", verdicts[v], verdict_name[v]);
-    printf("\nequal, by ranks:");
+    printf("\nequal, of %d hardly to be told; by ranks:", vague);
     for (int i = 1; i < 9; i++)
         printf(" %d:%d", i, ranks[i]);
     printf("\nrejected:");
@@ -131,8 +132,11 @@ static void put_refusals(void)
 
 int main(int argc, char **argv)
 {
+    bool views = argc > 1 && !strcmp(argv[1], "--views");
+    argv += views;
+    argc -= views;
     if (argc >= 3 && !strcmp(argv[1], "--print")) {
-        fputs(generate(strtoull(argv[2], NULL, 10)), stdout);
+        fputs(generate(strtoull(argv[2], NULL, 10), views), stdout);
         return 0;
     }
     if (argc >= 3 && !strcmp(argv[1], "--try")) {
@@ -149,14 +153,14 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc < 2) {
-        fprintf(stderr, "usage: random_programs COUNT [SEED] | --print SEED | --try FILE.. | --shrink FILE\n");
+        fprintf(stderr, "usage: random_programs [--views] COUNT [SEED] | --print SEED | --try FILE.. | --shrink FILE\n");
         return 2;
     }
     long count = atol(argv[1]);
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const char *wanted = getenv("RANDOM_SHOW");       /* shows the programs rejected with this code */
     for (long k = 0; k < count; k++) {
-        char *text = generate(seed + (uint64_t)k);
+        char *text = generate(seed + (uint64_t)k, views);
         struct outcome o;
         trial(text, &o);
         verdicts[o.verdict]++;
@@ -167,6 +171,7 @@ int main(int argc, char **argv)
                 show("rejected", text, &o);
         } else if (o.verdict == VERDICT_EQUAL) {
             ranks[o.ranks < 9 ? o.ranks : 8]++;
+            vague += o.degenerate;
         } else if (is_new(&o)) {
             char what[60];
             snprintf(what, sizeof what, "seed %llu", (unsigned long long)(seed + (uint64_t)k));
@@ -177,9 +182,9 @@ int main(int argc, char **argv)
             free(small);
         }
         free(text);
-        if ((k + 1) % EVERY == 0 && k + 1 < count)
+        if ((k + 1) % summary_every == 0 && k + 1 < count)
             summary(k + 1);
-        if ((k + 1) % (10 * EVERY) == 0 && k + 1 < count)
+        if ((k + 1) % (10 * summary_every) == 0 && k + 1 < count)
             put_refusals();
     }
     summary(count);

@@ -1,5 +1,5 @@
 /* One program on trial, in a child process with a time limit. The child compiles it up to prove, then compares all
- * ranks with one. What it found is left in memory shared with the parent; its stderr is kept. */
+ * ranks with one (or what judge() is linked). What it found is left in memory shared with the parent; its stderr is kept. */
 #define _GNU_SOURCE
 #include "base/diag.h"
 #include "compare.h"
@@ -69,7 +69,7 @@ static _Noreturn void child(const char *text)
     dup2(fileno(heard), STDERR_FILENO);
     alarm(SECONDS_EACH);
     setrlimit(RLIMIT_CPU, &(struct rlimit){ CPU_SECONDS, CPU_SECONDS + 5 });
-    struct options options = {.file = "random.flow", .target = "cpu", .check = true};
+    struct options options = judge_options();
     struct module *m = NEW(struct module);
     m->options = &options;
     compile(m, text, PASSES);
@@ -86,9 +86,8 @@ static _Noreturn void child(const char *text)
     shared->o.ranks = m->plan->mesh.nranks;
     shared->o.microbatches = (int)m->plan->microbatches;
     snprintf(shared->pass, sizeof shared->pass, "run");
-    if (compare_program(m, &shared->o.degenerate))
-        tell(VERDICT_WRONG, "wrong numbers");
-    tell(VERDICT_EQUAL, "equal");
+    enum judgement judged = (enum judgement)judge(m, &shared->o);
+    tell(judged, judged == VERDICT_EQUAL ? "equal" : shared->o.kind);
 }
 
 /* The place a BUG names, or what else the child's last words were. */

@@ -36,6 +36,7 @@ struct layer {                   /* f32[N, T, D] to the same; what a line may na
 struct writer {
     FILE *to;
     uint64_t state;
+    bool views;                      /* the setting of views.c: shorter meshes, more repeats, and all values read */
     int indent, names, labels;
     struct size N, T, D, H, K, F, V, G;
     struct item item[MAX_VALUES];    /* in scope, innermost last */
@@ -81,6 +82,11 @@ bool write_embed(struct writer *w);
 bool write_projection(struct writer *w, const struct item *v, int nd, const struct size *d);
 /* model.c */
 void write_model(struct writer *w);
+void rebind(struct writer *w, const char *name);                        /* from now on the name has several versions */
+/* views.c: `x = ..` of x, f32[N, T, D], and one of the first `outer` items; false when that is none it knows */
+bool write_view(struct writer *w, const char *x, int outer);
+void write_swap(struct writer *w, const char *x, int outer);
+void write_unread(struct writer *w, const char *x, int from);           /* adds what of the items from there on is unread */
 /* plan.c */
 void write_plan(struct writer *w);
 #endif
