@@ -91,7 +91,7 @@ static void write_repeat(struct writer *w, int depth)
     w->no_params = chance(w, 70);
     targets = w->targets;
     for (int k = (int)pick(w, 3) + w->views; k > 0; k--)
-        if (w->views ? depth < 2 && chance(w, 30) : w->layers && chance(w, 20) && depth < 1)
+        if (w->views ? depth < 2 && !w->in_layer && chance(w, 30) : w->layers && chance(w, 20) && depth < 1)
             write_repeat(w, depth + 1);
         else if (w->views && chance(w, 60))
             write_view(w, name, items);
@@ -163,6 +163,7 @@ static void write_layer(struct writer *w)
     struct size stream[] = {w->N, w->T, w->D};
     struct layer l = {.name = (char)('A' + w->layers), .targets = 0};
     w->items = w->targets = 0;
+    w->in_layer = true;
     write_line(w, "layer L%c(x: f32[N, T, D]) {", l.name);
     w->indent++;
     int names = w->names;
@@ -197,6 +198,7 @@ static void write_layer(struct writer *w)
     l.target = malloc(sizeof *l.target * (size_t)(w->targets + 1));
     memcpy(l.target, w->target, sizeof *l.target * (size_t)w->targets);
     w->layer[w->layers++] = l;
+    w->in_layer = false;
     w->items = w->targets = w->blocks = 0;
     *w->cut = 0;
 }

@@ -14,7 +14,10 @@ static bool is_stream(const struct writer *w, const struct item *v)
 static void write_stream(struct writer *w, const char *x, const char *c)
 {
     int t = (int)pick(w, (unsigned)w->T.n), d = (int)pick(w, (unsigned)w->D.n);
-    switch (pick(w, 12)) {
+    unsigned form = pick(w, 12);
+    if (w->in_layer && (form == 9 || form == 10))        /* the mask is the model's */
+        form = 11;
+    switch (form) {
     case 0:
         write_line(w, "%s = 0.5 * %s + 0.2 * sum(tanh(%s[:, :, _, :]) * %s[:, _, :, :], axis = 2)", x, x, x, c);
         break;

@@ -45,6 +45,7 @@ struct writer {
     int targets;
     struct layer layer[3];
     int layers;
+    bool in_layer;
     bool no_params;                  /* no statement may declare one now */
     char cut[LABEL], cut_value[NAME];    /* label of a repeat that a pipeline can cut, what it makes, and its blocks */
     int blocks;
