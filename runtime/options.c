@@ -74,6 +74,8 @@ bool fl_options_read(struct fl_options *o, int argc, char **argv)
         { "--dump-step", "N", "of step N instead of the first", COUNT, &o->dump_step },
         { "--check-finite", "", "stop at the first NaN or infinity and say where it is made", FLAG, &o->check_finite },
         { "--check-replicas", "", "stop where ranks that hold the same no longer do", FLAG, &o->check_replicas },
+        { "--prometheus", "F.prom", "keep gauges of the last step in a file, for Prometheus", TEXT, &o->prometheus },
+        { "--tensorboard", "DIR", "write event files for TensorBoard", TEXT, &o->tensorboard },
         { "--trace", "F.json", "write what each rank does when, for Perfetto or chrome://tracing", TEXT, &o->trace },
         { "--trace-steps", "N", "in N steps, the third of the run and on (default 3)", COUNT, &o->trace_steps },
         { "--seed", "S", "instead of the program's", SEED, &o->seed },

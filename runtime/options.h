@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct fl_options {
-    const char *data, *eval_data, *load, *save, *resume, *export, *metrics, *trace;
+    const char *data, *eval_data, *load, *save, *resume, *export, *metrics, *prometheus, *tensorboard, *trace;
     int64_t steps;                       /* -1: the program's */
     int64_t save_every;                  /* 0: at the end only */
     int64_t keep, keep_every, save_memory, export_limit;             /* memory and limit in bytes */

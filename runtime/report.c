@@ -1,8 +1,11 @@
 /* Step lines and notes, and what is worked out from the steps for all who show them. On a terminal a step rewrites the line
  * of the one before, ten times a second at most; elsewhere each is a line. */
 #include "report.h"
+#include "advice.h"
 #include "check.h"
 #include "metrics.h"
+#include "prometheus.h"
+#include "tensorboard.h"
 #include <math.h>
 #include <mpi.h>
 #include <stdarg.h>
@@ -26,7 +29,10 @@ static bool watched(void)
     return !strncmp(to, "/dev/pts/", 9) || !strncmp(to, "/dev/tty", 8);
 }
 
-bool fl_report_measures(const struct fl_options *o) { return !o->quiet || o->metrics || o->trace; }
+bool fl_report_measures(const struct fl_options *o)
+{
+    return !o->quiet || o->metrics || o->trace || o->prometheus || o->tensorboard;
+}
 
 void fl_report_start(const struct fl_options *o, int64_t done)
 {
@@ -35,6 +41,8 @@ void fl_report_start(const struct fl_options *o, int64_t done)
     live = watched();
     quiet = o->quiet;
     fl_metrics_start(o->metrics, done);
+    fl_prometheus_start(o->prometheus);
+    fl_tensorboard_start(o->tensorboard, done);
 }
 
 static void end_line(void)
@@ -143,6 +151,10 @@ void fl_report_step(struct fl_report_step *s)
     work_out(s);
     mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
     fl_metrics_step(s);
+    fl_prometheus_step(s);
+    fl_tensorboard_step(s);
+    if (!quiet)
+        fl_advise(s);
     double now = MPI_Wtime();
     if (quiet || (live && shown >= 0 && now - shown < 0.1 && s->step < s->last))
         return;
@@ -167,6 +179,8 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
     printf("\n");
     fflush(stdout);
     fl_metrics_evaluation(&e);
+    fl_prometheus_evaluation(&e);
+    fl_tensorboard_evaluation(&e);
 }
 
 void fl_report_note(const char *format, ...)
@@ -193,4 +207,6 @@ void fl_report_stop(void)
                        (long long)lost.steps, (long long)lost.all, (long long)lost.first);
     fflush(stdout);
     fl_metrics_stop();
+    fl_prometheus_stop();
+    fl_tensorboard_stop();
 }

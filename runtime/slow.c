@@ -1,6 +1,7 @@
 /* Finding who is slow. A rank that comes late spends the least time in communication, whatever the axis, since it never
- * waits; what it does to one group goes on to the next, so the sum over all kinds tells who it is. A slow link takes the time of all its
- * ranks alike, so it shows against the other groups along the same axes. */
+ * waits; what it does to one group goes on to the next, so the sum over all kinds tells who it is. A slow link takes the time
+ * of all its ranks alike, and the others make up for it elsewhere: it shows against the groups along the same axes. Both
+ * leave a trace of the other, a small one: the larger of the two is what it is. */
 #include "slow.h"
 #include "check.h"
 #include "flow_rt.h"
@@ -121,7 +122,7 @@ static bool slow_rank(struct fl_slow *s, bool *is, double *group)
         return false;
     s->seconds = others / (n - count) - own / count;
     if (s->seconds < least_share * step_of(0))
-        return false;
+        return false;                                /* s->what says so */
     s->what = FL_SLOW_RANK;
     s->kind = kind_of(is, group);
     name_ranks(s, "", is);
@@ -170,11 +171,11 @@ struct fl_slow fl_slow_find(void)
     if (seen < looked + ENOUGH || n < 2)
         return s;
     looked = seen;
-    s = (struct fl_slow){ .what = FL_NOBODY };
+    struct fl_slow link = { .what = FL_NOBODY }, rank = { .what = FL_NOBODY };
     bool *is = fl_alloc(n);
     double *group = fl_alloc(n * (int64_t)sizeof *group);
-    if (!slow_link(&s, is, group))
-        slow_rank(&s, is, group);
+    bool of_link = slow_link(&link, is, group), of_rank = slow_rank(&rank, is, group);
+    s = of_link && (!of_rank || link.seconds > rank.seconds) ? link : rank;
     free(is);
     free(group);
     return s;

@@ -33,6 +33,18 @@ int fl_kind_of(unsigned axes)
 int fl_kinds(void) { return nkind; }
 unsigned fl_kind_axes(int kind) { return kinds[kind].axes; }
 bool fl_kind_pipe(int kind) { return fl_program.pipe >= 0 && kinds[kind].axes >> fl_program.pipe & 1; }
+bool fl_kind_data(int kind)
+{
+    for (int i = 0; i < fl_program.ninput; i++)
+        for (int d = 0; d < fl_program.input[i].tensor.ndim; d++) {
+            const struct fl_dim *dim = &fl_program.input[i].tensor.dim[d];
+            for (int k = 0; k < dim->nsplit; k++)
+                if (kinds[kind].axes >> dim->axis[k] & 1)
+                    return true;
+        }
+    return false;
+}
+
 int64_t fl_kind_calls(int kind) { return calls[kind]; }
 
 const char *fl_kind_name(int kind)

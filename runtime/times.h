@@ -30,6 +30,7 @@ int fl_kind_of(unsigned axes);           /* all ranks ask in one order */
 int fl_kinds(void);
 const char *fl_kind_name(int kind);      /* "dp", "dp*tp" */
 bool fl_kind_pipe(int kind);             /* it goes along the pipeline axis */
+bool fl_kind_data(int kind);             /* .. or one that splits what is trained on */
 int64_t fl_kind_calls(int kind);         /* on this rank, a step */
 unsigned fl_kind_axes(int kind);
 void fl_comm_add(int kind, double seconds);          /* a call has ended in which this rank stood so long */
