@@ -12,6 +12,7 @@ struct shown {
     bool *own;                   /* by id of the logical value: some stage has it itself */
     const struct value **chosen; /* stb_ds array: of those that none has itself, the conversion that stands for them */
     const int **order;           /* by id: its place in the program, one number for each level of repeats */
+    const char **name;           /* by id: its path, "where~2" for the second value of that path */
 };
 enum entry shown_entry(const struct module *m);      /* the entry whose values have names of their own */
 struct shown shown_find(struct module *m);

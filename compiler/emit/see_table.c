@@ -67,7 +67,7 @@ static void emit_value(struct emitter *e, const struct shown *shown, const bool 
     bool running = node_int(n, "accumulate", 0) || n->op == &op_box_accumulate;
     if (running)
         partial[REDUCE_SUM] &= ~(1u << mesh->mb);
-    fprintf(to, "    {%s, %s, {%uu, %uu, %uu}, %uu, %s, {", tensor_text(mesh, l ? l->path : v->path, v->type, v->ndim, v->dim, &v->lay),
+    fprintf(to, "    {%s, %s, {%uu, %uu, %uu}, %uu, %s, {", tensor_text(mesh, l ? shown->name[l->id] : v->path, v->type, v->ndim, v->dim, &v->lay),
             c_string(aliases_of(l)), partial[0], partial[1], partial[2], flat,
             sym_row(flat ? v->place->extent[0] : sym_int(0)));
     for (int d = 0; d < v->ndim; d++)

@@ -4,6 +4,8 @@
 #include "see.h"
 #include <string.h>
 
+struct seen_path { char *key; int value; };
+
 enum entry shown_entry(const struct module *m)
 {
     return m->graph[ENTRY_TRAIN] ? ENTRY_TRAIN : ENTRY_EVALUATE;
@@ -55,6 +57,32 @@ static void note(struct shown *s, const struct mesh *mesh, struct region *r, boo
     }
 }
 
+/* A piece of a repeat: the last one leaves what the repeat is called after. */
+static bool goes_on(const struct node *n)
+{
+    return n->body && n->body->next;
+}
+
+/* Numbers values that share a path, which only those do that the compiler has named. They are numbered before fuse takes some
+ * away, so that plans agree; pieces of a repeat have the same values for other blocks. */
+static void name_values(struct shown *s, const struct region *r, struct seen_path **count)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->out) && !goes_on(n); k++) {
+            const struct value *v = n->out[k];
+            const char *key = v->path ? v->path : "";
+            for (const struct region *at = r; at->parent; at = at->parent)
+                key = mem_printf("%s %lld", key, (long long)at->first);
+            int before = shget(*count, key);
+            shput(*count, key, before + 1);
+            s->name[v->id] = v->path && before ? mem_printf("%s~%d", v->path, before + 1) : v->path;
+        }
+        if (n->body)
+            name_values(s, n->body, count);
+    }
+}
+
 struct shown shown_find(struct module *m)
 {
     enum entry entry = shown_entry(m);
@@ -64,7 +92,10 @@ struct shown shown_find(struct module *m)
         return s;
     s.own = NEW_ARRAY(bool, arrlen(m->graph[entry]->values) + 1);
     s.order = NEW_ARRAY(const int *, arrlen(m->graph[entry]->values) + 1);
+    s.name = NEW_ARRAY(const char *, arrlen(m->graph[entry]->values) + 1);
     place_in_program(&s, m->graph[entry]->root, NULL, 0);
+    struct seen_path *count = NULL;
+    name_values(&s, m->graph[entry]->root, &count);
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < p->nstage; i++) {
             struct root *roots = stage_roots(&p->stages[i], entry);
@@ -76,7 +107,7 @@ struct shown shown_find(struct module *m)
 
 bool shown_is(const struct module *m, const struct shown *s, const struct node *n, const struct value *v)
 {
-    if (!s->own || !v->logical || !v->logical->path || layout_flat(&v->lay, m->physical->mesh))
+    if (!s->own || !v->logical || !s->name[v->logical->id] || layout_flat(&v->lay, m->physical->mesh))
         return false;
     if (v->buffer == &see_room || is_own(v, n))
         return true;

@@ -2,6 +2,7 @@
 # network.sh FLOWC REPO WORK CASE: two hosts, each a network of its own on this machine, joined by one link.
 #   slow_link  packets take their time and one in fifty is lost (or the link is narrow and drops what does not fit): nothing
 #              is taken for dead, and the numbers are the same
+#   measured   --check-cluster tells the narrow link from what is within a host, and flowc reads its numbers
 #   cut_off    the link goes down: rank 0 says that rank 1 does not answer, and what it waits for; the checkpoint resumes
 # Where networks cannot be made (no root, no ip) the test is skipped.
 set -u
@@ -44,6 +45,13 @@ slow_link)
     tc -n $b -s qdisc show dev vb$$ | grep -q 'dropped [1-9]' || fail "nothing was lost: $(tc -n $b -s qdisc show dev vb$$)"
     ! grep -q '^flow: rank' out || { cat out; fail "somebody is taken for dead"; }
     run dp2 --steps 30 --export b.st && cmp a.st b.st || fail "other numbers" ;;
+measured)
+    tc -n $b qdisc add dev vb$$ root tbf rate 400mbit burst 256k limit 512k 2>log || skip "no tbf"
+    over --check-cluster -o "$PWD/c.json" >out 2>&1 || { cat out; fail "exit code $?"; }
+    grep -q '^axis dp: 2 ranks across hosts, ' out || { cat out; fail "it does not see two hosts"; }
+    awk -F'[:,]' '/^  "hosts": 2,/ { n++ } /^  "devices": 1,/ { n++ } /^  "between":/ { n += $2 > 1e6 && $2 < 6e7 } /^  "inside/ { n = -9 }
+        END { exit n != 3 }' c.json || { cat c.json; fail "other numbers"; }
+    "$flowc" "$repo/examples/gpt/gpt.flow" --plan dp2 --check --cluster c.json 2>out || { cat out; fail "flowc does not read it"; } ;;
 cut_off)
     over --steps 100000 --save "$PWD/ck" --save-every 20 >out 2>&1 &
     job=$!
