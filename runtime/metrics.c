@@ -13,7 +13,8 @@
 static FILE *metrics;
 static const char *metrics_name;
 
-/* A run that died may have gone on behind its last checkpoint: those steps are made again, and stand in the file once. */
+/* A run that died may have gone on behind its last checkpoint: those steps are made again, and stand in the file
+ * once. */
 static void take_back(const char *name, int64_t done)
 {
     struct stat s;
@@ -109,7 +110,8 @@ void fl_metrics_step(const struct fl_report_step *s)
     fprintf(metrics, ", \"peak_bytes\": %lld", (long long)fl_target_peak_bytes());
     int64_t resident, library;
     if (fl_target_resident(&resident, &library))
-        fprintf(metrics, ", \"resident_bytes\": %lld, \"library_bytes\": %lld", (long long)resident, (long long)library);
+        fprintf(metrics, ", \"resident_bytes\": %lld, \"library_bytes\": %lld", (long long)resident,
+                (long long)library);
     end_object();
 }
 

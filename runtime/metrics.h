@@ -1,5 +1,5 @@
-/* The file of --metrics: a JSON object per step and one per evaluation, each on a line, flushed as it is written. README.md
- * lists its fields. Rank 0 only. */
+/* The file of --metrics: a JSON object per step and one per evaluation, each on a line, flushed as it is written.
+ * README.md lists its fields. Rank 0 only. */
 #ifndef FL_METRICS_H
 #define FL_METRICS_H
 #include "report.h"

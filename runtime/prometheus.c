@@ -1,4 +1,5 @@
-/* See prometheus.h. One table names each gauge, with its help; those by rank and axis come from all ranks, a step late. */
+/* See prometheus.h. One table names each gauge, with its help; those by rank and axis come from all ranks, a step
+ * late. */
 #include "prometheus.h"
 #include "check.h"
 #include "slow.h"
@@ -29,7 +30,8 @@ void fl_prometheus_start(const char *file)
 
 static void head(FILE *to, const char *metric, const char *help)
 {
-    fprintf(to, "# HELP flow_%s %s\n# TYPE flow_%s %s\n", metric, help, metric, strstr(metric, "_total") ? "counter" : "gauge");
+    fprintf(to, "# HELP flow_%s %s\n# TYPE flow_%s %s\n", metric, help, metric,
+            strstr(metric, "_total") ? "counter" : "gauge");
 }
 
 /* Within quotes of a label. */
@@ -83,7 +85,8 @@ static void of_rank(FILE *to, const char *metric, int rank, const char *axis, do
 static void all_ranks(FILE *to)
 {
     int n = fl_program.nranks;
-    gauge(to, "communication_ratio", "Share of the step in which ranks stood in communication, mean over the ranks.", load.comm);
+    gauge(to, "communication_ratio", "Share of the step in which ranks stood in communication, mean over the ranks.",
+          load.comm);
     head(to, "device_use_ratio", "Share of the step in which the device of a rank worked.");
     for (int r = 0; r < n; r++) {
         struct fl_times t = fl_times_of(&load, r);
@@ -102,7 +105,8 @@ static void all_ranks(FILE *to)
     struct fl_slow slow = fl_slow_find();
     if (slow.what == FL_NOBODY)
         return;
-    head(to, "slow_seconds", "Seconds a step that the others wait longer than the rank or link named here; absent where there is none.");
+    head(to, "slow_seconds",
+         "Seconds a step that the others wait longer than the rank or link named here; absent where there is none.");
     fputs("flow_slow_seconds", to);
     labels(to);
     fputs(",who=\"", to);
@@ -125,9 +129,12 @@ static void write_file(void)
         gauge(to, "learning_rate", "Learning rate.", now.lr);
         gauge(to, "tokens_per_second", "Tokens, or rows, a second.", now.tokens_per_s);
         gauge(to, "step_seconds", "Seconds of the last step.", now.seconds);
-        gauge(to, "step_variation_ratio", "Standard deviation of the seconds of the last 50 steps by their mean.", now.variation);
-        gauge(to, "mfu_ratio", "Operations of the model by those that the machines could have done meanwhile.", now.mfu);
-        gauge(to, "skipped_steps_total", "Steps that were skipped because a gradient was not finite.", (double)now.skipped);
+        gauge(to, "step_variation_ratio", "Standard deviation of the seconds of the last 50 steps by their mean.",
+              now.variation);
+        gauge(to, "mfu_ratio", "Operations of the model by those that the machines could have done meanwhile.",
+              now.mfu);
+        gauge(to, "skipped_steps_total", "Steps that were skipped because a gradient was not finite.",
+              (double)now.skipped);
         if (load.steps)
             all_ranks(to);
         fine = !ferror(to);

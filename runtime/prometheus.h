@@ -1,5 +1,6 @@
-/* The file of --prometheus: gauges of the last step in Prometheus' text exposition format 0.0.4, for the textfile collector
- * of its node exporter (a name in .prom). Written beside and renamed, once a second at most and at the end. Rank 0 only. */
+/* The file of --prometheus: gauges of the last step in Prometheus' text exposition format 0.0.4, for the textfile
+ * collector of its node exporter (a name in .prom). Written beside and renamed, once a second at most and at the
+ * end. Rank 0 only. */
 #ifndef FL_PROMETHEUS_H
 #define FL_PROMETHEUS_H
 #include "report.h"

@@ -1,5 +1,5 @@
-/* Step lines and notes, and what is worked out from the steps for all who show them. On a terminal a step rewrites the line
- * of the one before, ten times a second at most; elsewhere each is a line. */
+/* Step lines and notes, and what is worked out from the steps for all who show them. On a terminal a step rewrites
+ * the line of the one before, ten times a second at most; elsewhere each is a line. */
 #include "report.h"
 #include "advice.h"
 #include "check.h"
@@ -83,9 +83,10 @@ static void watch_numbers(const struct fl_report_step *s)
     }
     if (!lost.steps++) {
         lost.first = s->step;
-        fl_report_note("warning: step %lld: %s is %g; the weights may be lost (lower lr, clip_norm, or a longer warmup)",
-                       (long long)s->step, s->has_loss && !isfinite(s->loss) ? "the loss" : "the gradient norm",
-                       s->has_loss && !isfinite(s->loss) ? s->loss : s->norm);
+        fl_report_note(
+            "warning: step %lld: %s is %g; the weights may be lost (lower lr, clip_norm, or a longer warmup)",
+            (long long)s->step, s->has_loss && !isfinite(s->loss) ? "the loss" : "the gradient norm",
+            s->has_loss && !isfinite(s->loss) ? s->loss : s->norm);
     }
 }
 
@@ -144,7 +145,7 @@ static void step_line(const struct fl_report_step *s, double left)
 
 void fl_report_step(struct fl_report_step *s)
 {
-    static double mean, shown = -1;                  /* seconds per step, smoothed, for the eta; time of the last line */
+    static double mean, shown = -1;      /* seconds per step, smoothed, for the eta; time of the last line */
     if (fl_rank_number != 0)
         return;
     watch_numbers(s);
@@ -168,7 +169,9 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
     if (fl_rank_number != 0)
         return;
     end_line();
-    struct fl_report_evaluation e = { .step = step, .last = last, .loss = loss, .nmetric = nmetric, .name = name, .value = value };
+    struct fl_report_evaluation e = {
+        .step = step, .last = last, .loss = loss, .nmetric = nmetric, .name = name, .value = value
+    };
     for (int i = 0; i < fl_program.ndata; i++)
         e.tokens |= fl_program.data[i].entry == FL_EVALUATE && fl_program.data[i].reader == FL_READER_NEXT_TOKEN;
     printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, loss);

@@ -1,5 +1,5 @@
-/* What a run tells its user: step lines, notes, and the files that people and programs watch. Everything is a no-op on ranks
- * other than 0. */
+/* What a run tells its user: step lines, notes, and the files that people and programs watch. Everything is a no-op
+ * on ranks other than 0. */
 #ifndef FL_REPORT_H
 #define FL_REPORT_H
 #include "flow_rt.h"

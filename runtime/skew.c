@@ -3,7 +3,7 @@
 #include "check.h"
 
 enum { LEAST = 20, MOST = 500, TAG = 12 };
-static const double good = 50e-6;        /* seconds; on a busy machine it takes more trips to get there, or it is not got */
+static const double good = 50e-6;        /* seconds; on a busy machine it takes more trips, or it is not got */
 
 static struct fl_skew ask(MPI_Comm comm, int rank, double (*now)(void))
 {

@@ -1,7 +1,7 @@
-/* Finding who is slow. A rank that comes late spends the least time in communication, whatever the axis, since it never
- * waits; what it does to one group goes on to the next, so the sum over all kinds tells who it is. A slow link takes the time
- * of all its ranks alike, and the others make up for it elsewhere: it shows against the groups along the same axes. Both
- * leave a trace of the other, a small one: the larger of the two is what it is. */
+/* Finding who is slow. A rank that comes late spends the least time in communication, whatever the axis, since it
+ * never waits; what it does to one group goes on to the next, so the sum over all kinds tells who it is. A slow link
+ * takes the time of all its ranks alike, and the others make up for it elsewhere: it shows against the groups along
+ * the same axes. Both leave a trace of the other, a small one: the larger of the two is what it is. */
 #include "slow.h"
 #include "check.h"
 #include "flow_rt.h"

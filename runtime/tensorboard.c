@@ -1,5 +1,5 @@
-/* See tensorboard.h. Protocol buffers: a field is its number and wire type in one varint, then a varint (0), eight bytes (1),
- * length and bytes (2) or four bytes (5), all little-endian. */
+/* See tensorboard.h. Protocol buffers: a field is its number and wire type in one varint, then a varint (0), eight
+ * bytes (1), length and bytes (2) or four bytes (5), all little-endian. */
 #include "tensorboard.h"
 #include "check.h"
 #include <errno.h>
@@ -141,7 +141,7 @@ void fl_tensorboard_start(const char *folder, int64_t done)
     if ((mkdir(folder, 0777) && errno != EEXIST) || !(file = fopen(name, "wb")))
         FL_FAIL("does the folder that it is in exist?", "cannot write into %s: %s", folder, strerror(errno));
     put_event(0, 3, version, strlen(version));
-    if (done > 0) {                                  /* SessionLog: status START; readers drop what they have from this step on */
+    if (done > 0) {                      /* SessionLog: status START; readers drop what they have from this step on */
         static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
         put_event((double)done + 1, 7, start, sizeof start);
     }

@@ -1,6 +1,6 @@
-/* The event files of --tensorboard. Format: records as in TensorFlow's tensorflow/core/lib/io/record_writer.h (length, its
- * masked CRC-32C, data, its masked CRC-32C), each an Event of tensorflow/core/util/event.proto with a Summary of simple
- * values. Written without any of their libraries. Rank 0 only. */
+/* The event files of --tensorboard. Format: records as in TensorFlow's tensorflow/core/lib/io/record_writer.h
+ * (length, its masked CRC-32C, data, its masked CRC-32C), each an Event of tensorflow/core/util/event.proto with a
+ * Summary of simple values. Written without any of their libraries. Rank 0 only. */
 #ifndef FL_TENSORBOARD_H
 #define FL_TENSORBOARD_H
 #include "report.h"

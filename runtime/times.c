@@ -1,5 +1,5 @@
-/* Measuring: what communication takes is added up where it is called, and the difference over a step is that step's. What the
- * ranks have measured goes to rank 0 beside the step that follows. */
+/* Measuring: what communication takes is added up where it is called, and the difference over a step is that step's.
+ * What the ranks have measured goes to rank 0 beside the step that follows. */
 #include "times.h"
 #include "check.h"
 #include "data_queue.h"

@@ -1,5 +1,6 @@
-/* Where the time of a training step goes, on this rank and, on rank 0, on all of them. A kind of communication is a set of
- * mesh axes: all communicators along these axes together, links between stages among those along the pipeline axis. */
+/* Where the time of a training step goes, on this rank and, on rank 0, on all of them. A kind of communication is a
+ * set of mesh axes: all communicators along these axes together, links between stages among those along the pipeline
+ * axis. */
 #ifndef FL_TIMES_H
 #define FL_TIMES_H
 #include <stdbool.h>
@@ -13,8 +14,8 @@ struct fl_times {                        /* of one step, in seconds */
     double step;
     double compute;                      /* the rank, or its device, works */
     double input;                        /* the rank waits for data */
-    double memory;                       /* share of the memory of its device, or of its host, that is in use; 0: unknown */
-    double comm[FL_MAX_KIND];            /* by kind: the rank, or its compute stream, stands until communication has ended */
+    double memory;                       /* share of its device's memory, or its host's, that is in use; 0: unknown */
+    double comm[FL_MAX_KIND];            /* by kind: the rank, or its compute stream, stands for communication */
 };
 struct fl_load {                         /* of all ranks, in the step before */
     int64_t steps;                       /* how many have been looked at */
@@ -38,8 +39,8 @@ double fl_comm_total(void);              /* since the start */
 
 void fl_times_begin(void);               /* around a step, where fl_measuring */
 void fl_times_end(struct fl_times *t);
-/* All ranks, after a step: starts to collect what each of them gives. On rank 0 it gives what all had in the step before, or
- * NULL where there was none. It waits for nobody who is not a step behind. */
+/* All ranks, after a step: starts to collect what each of them gives. On rank 0 it gives what all had in the step
+ * before, or NULL where there was none. It waits for nobody who is not a step behind. */
 const struct fl_load *fl_times_share(const struct fl_times *mine);
 struct fl_times fl_times_of(const struct fl_load *l, int rank);
 void fl_times_stop(void);                /* all ranks */

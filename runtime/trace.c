@@ -1,5 +1,5 @@
-/* Collecting spans, and writing them: rank 0 gets each rank's part in turn and puts all of them into one file, written beside
- * and renamed. Clocks of ranks differ by what skew.c measures just before. */
+/* Collecting spans, and writing them: rank 0 gets each rank's part in turn and puts all of them into one file,
+ * written beside and renamed. Clocks of ranks differ by what skew.c measures just before. */
 #include "trace.h"
 #include "check.h"
 #include "options.h"
@@ -15,7 +15,13 @@
 
 bool fl_tracing;
 
-struct span { const char *where, *what; double start, end; int track, microbatch; int64_t step; enum fl_trace_what kind; };
+struct span {
+    const char *where, *what;
+    double start, end;
+    int track, microbatch;
+    int64_t step;
+    enum fl_trace_what kind;
+};
 static struct span *spans;
 static int64_t nspan, room, dropped;
 enum { MOST = 1 << 20 };                 /* of a rank: 72 MiB */
@@ -101,9 +107,12 @@ static void text(FILE *to, const char *s, size_t n)
 
 static void name_row(FILE *to, int track, const char *s)
 {
-    fprintf(to, "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ", fl_rank_number, track);
+    fprintf(to, "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": ",
+            fl_rank_number, track);
     text(to, s, strlen(s));
-    fprintf(to, "}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": %d, \"args\": {\"sort_index\": %d}},\n",
+    fprintf(to,
+            "}},\n{\"ph\": \"M\", \"name\": \"thread_sort_index\", \"pid\": %d, \"tid\": %d, \"args\": "
+            "{\"sort_index\": %d}},\n",
             fl_rank_number, track, track);
 }
 
@@ -120,9 +129,12 @@ static void name_rank(FILE *to, const struct fl_skew *skew)
     snprintf(line + n, sizeof line - (size_t)n, " on %s", host);
     fprintf(to, "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": ", fl_rank_number);
     text(to, line, strlen(line));
-    fprintf(to, "}},\n{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": %d, \"args\": {\"sort_index\": %d}},\n",
+    fprintf(to,
+            "}},\n{\"ph\": \"M\", \"name\": \"process_sort_index\", \"pid\": %d, \"args\": {\"sort_index\": %d}},\n",
             fl_rank_number, fl_rank_number);
-    fprintf(to, "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": %d, \"args\": {\"labels\": \"clock %+.1f us, within %.1f us\"}},\n",
+    fprintf(to,
+            "{\"ph\": \"M\", \"name\": \"process_labels\", \"pid\": %d, \"args\": {\"labels\": \"clock %+.1f us, "
+            "within %.1f us\"}},\n",
             fl_rank_number, 1e6 * skew->offset, 1e6 * skew->within);
 }
 
@@ -139,7 +151,8 @@ static void write_span(FILE *to, const struct span *s, double zero)
     fprintf(to, ",\n{\"ph\": \"X\", \"name\": ");
     text(to, what, strlen(what));
     fprintf(to, ", \"cat\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"step\": %lld",
-            categories[s->kind], fl_rank_number, s->track, 1e6 * start, 1e6 * (s->end - s->start), (long long)s->step + 1);
+            categories[s->kind], fl_rank_number, s->track, 1e6 * start, 1e6 * (s->end - s->start),
+            (long long)s->step + 1);
     if (s->kind != FL_TRACE_STEP)
         fprintf(to, ", \"microbatch\": %d", s->microbatch);
     if (n) {

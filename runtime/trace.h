@@ -1,6 +1,6 @@
-/* --trace: what each rank does when, in a few steps, as one file in the trace event format of Chrome and Perfetto ("Trace Event
- * Format", complete events; one process for each rank, microseconds of rank 0's clock). All of this does nothing in other
- * steps. */
+/* --trace: what each rank does when, in a few steps, as one file in the trace event format of Chrome and Perfetto
+ * ("Trace Event Format", complete events; one process for each rank, microseconds of rank 0's clock). All of this
+ * does nothing in other steps. */
 #ifndef FL_TRACE_H
 #define FL_TRACE_H
 #include "flow_rt.h"
@@ -20,7 +20,7 @@ void fl_trace_add(int track, enum fl_trace_what kind, const char *where, const c
 void fl_trace_call(double start, double end);        /* communication that blocked this rank, at the place of fl_at */
 void fl_trace_input(double seconds);                 /* until now this rank has waited for data */
 
-void fl_trace_start(const struct fl_options *o, int64_t first, int64_t last);        /* all ranks; steps [first, last), from 0 */
+void fl_trace_start(const struct fl_options *o, int64_t first, int64_t last);   /* all ranks; steps from 0 */
 void fl_trace_step(const struct fl_run *run);        /* a step begins */
 void fl_trace_stepped(void);                         /* and has ended; after the last one all ranks write the file */
 void fl_trace_stop(void);                            /* all ranks; writes what has not been written */

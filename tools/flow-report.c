@@ -1,6 +1,6 @@
-/* flow-report RUN.jsonl .. -o R.html: what --metrics wrote, as one HTML file that needs nothing else: a table and curves of loss,
- * learning rate, norm, throughput and what the machines do. Several runs are drawn into the same charts. A last line
- * that a run has not finished is left out; any other line that is no JSON object is an error. */
+/* flow-report RUN.jsonl .. -o R.html: what --metrics wrote, as one HTML file that needs nothing else: a table and
+ * curves of loss, learning rate, norm, throughput and what the machines do. Several runs are drawn into the same
+ * charts. A last line that a run has not finished is left out; any other line that is no JSON object is an error. */
 #include "report/chart.h"
 #include <errno.h>
 #include <jansson.h>
@@ -133,8 +133,10 @@ static void cell(FILE *to, const char *format, double x)
 
 static void table(FILE *to, const struct run *runs, int n)
 {
-    fputs("<table>\n<tr><th>run</th><th>steps</th><th>loss</th><th>least evaluation</th><th>tokens/s</th><th>step, s</th>"
-          "<th>communication</th><th>at work</th><th>mfu</th><th>peak, MiB</th><th>skipped</th><th>slow</th></tr>\n", to);
+    fputs(
+        "<table>\n<tr><th>run</th><th>steps</th><th>loss</th><th>least evaluation</th><th>tokens/s</th><th>step, s</th>"
+        "<th>communication</th><th>at work</th><th>mfu</th><th>peak, MiB</th><th>skipped</th><th>slow</th></tr>\n",
+        to);
     for (int k = 0; k < n; k++) {
         const struct run *r = &runs[k];
         size_t best = 0;
@@ -167,8 +169,8 @@ static void table(FILE *to, const struct run *runs, int n)
 }
 
 /* The curves of one chart, from all runs: the one at `offset`, and the one at `other` if it is another. */
-static void chart(FILE *to, const char *title, const char *unit, struct run *runs, int n, size_t offset, const char *called, size_t other,
-                  const char *other_called, bool log)
+static void chart(FILE *to, const char *title, const char *unit, struct run *runs, int n, size_t offset,
+                  const char *called, size_t other, const char *other_called, bool log)
 {
     const struct curve *list[2 * MOST_RUNS];
     char names[2 * MOST_RUNS][96];
@@ -179,7 +181,8 @@ static void chart(FILE *to, const char *title, const char *unit, struct run *run
             if (!c->n)
                 continue;
             const char *what = j ? other_called : called;
-            snprintf(names[count], sizeof names[count], "%s%s%.40s", what, n > 1 && *what ? ", " : "", n > 1 ? runs[k].name : "");
+            snprintf(names[count], sizeof names[count], "%s%s%.40s", what, n > 1 && *what ? ", " : "",
+                     n > 1 ? runs[k].name : "");
             c->name = names[count];
             list[count++] = c;
         }
@@ -188,18 +191,26 @@ static void chart(FILE *to, const char *title, const char *unit, struct run *run
 
 static void page(FILE *to, struct run *runs, int n)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n"
-          "<title>Training: ", to);
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" "
+          "content=\"width=device-width\"/>\n"
+          "<title>Training: ",
+          to);
     for (int k = 0; k < n; k++) {
         fputs(k ? ", " : "", to);
         chart_text(to, runs[k].name);
     }
-    fprintf(to, "</title>\n<style>\n:root { --page: #fff; --text: #1f2328; --line: #8c959f; --grid: #eaeef2; }\n"
-            "@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --text: #e6edf3; --line: #6e7681; --grid: #21262d; } }\n"
-            "body { background: var(--page); color: var(--text); font: 14px system-ui, sans-serif; margin: 2em auto; max-width: 1000px; "
-            "padding: 0 1em; }\ntable { border-collapse: collapse; margin: 1em 0; } th, td { border-bottom: 1px solid var(--grid); "
-            "padding: 3px 9px; text-align: right; } th:first-child, td:first-child { text-align: left; }\n%s</style>\n</head>\n<body>\n"
-            "<h1>Training</h1>\n", chart_style);
+    fprintf(to,
+            "</title>\n<style>\n:root { --page: #fff; --text: #1f2328; --line: #8c959f; --grid: #eaeef2; }\n"
+            "@media (prefers-color-scheme: dark) { :root { --page: #0d1117; --text: #e6edf3; --line: #6e7681; --grid: "
+            "#21262d; } }\n"
+            "body { background: var(--page); color: var(--text); font: 14px system-ui, sans-serif; margin: 2em auto; "
+            "max-width: 1000px; "
+            "padding: 0 1em; }\ntable { border-collapse: collapse; margin: 1em 0; } th, td { border-bottom: 1px solid "
+            "var(--grid); "
+            "padding: 3px 9px; text-align: right; } th:first-child, td:first-child { text-align: left; "
+            "}\n%s</style>\n</head>\n<body>\n"
+            "<h1>Training</h1>\n",
+            chart_style);
     table(to, runs, n);
 #define AT(field) offsetof(struct run, field)
     chart(to, "loss", "", runs, n, AT(loss), "training", AT(eval), "evaluation", false);
@@ -239,8 +250,8 @@ int main(int argc, char **argv)
     if (fclose(to) || broken)
         return fail("cannot write", out, strerror(errno));
     for (int k = 0; k < n; k++) {
-        struct curve *all[] = {&runs[k].loss, &runs[k].eval, &runs[k].lr, &runs[k].norm, &runs[k].speed, &runs[k].comm, &runs[k].use,
-                               &runs[k].seconds};
+        struct curve *all[] = { &runs[k].loss,  &runs[k].eval, &runs[k].lr,  &runs[k].norm,
+                                &runs[k].speed, &runs[k].comm, &runs[k].use, &runs[k].seconds };
         for (size_t c = 0; c < sizeof all / sizeof *all; c++)
             curve_free(all[c]);
     }

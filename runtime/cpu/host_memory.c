@@ -1,5 +1,5 @@
-/* How full the memory of this host is, or that of the control group that this process may use, if it is less: whichever is
- * fuller. Pages of files that may be dropped count as free. */
+/* How full the memory of this host is, or that of the control group that this process may use, if it is less:
+ * whichever is fuller. Pages of files that may be dropped count as free. */
 #include "../target.h"
 #include <mpi.h>
 #include <stdio.h>

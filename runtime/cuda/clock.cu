@@ -1,7 +1,7 @@
-/* Times of a step on the device. Events with a time stand around each place where the compute stream waits for communication,
- * and at the step's ends; in a traced step around each value and each transfer as well. Nothing waits for them: they are
- * read after the step, when the host has waited for all of it anyway. A captured step has events of its own, which every replay
- * records again, so its list of places stays. Traced steps are queued call by call. */
+/* Times of a step on the device. Events with a time stand around each place where the compute stream waits for
+ * communication, and at the step's ends; in a traced step around each value and each transfer as well. Nothing waits
+ * for them: they are read after the step, when the host has waited for all of it anyway. A captured step has events
+ * of its own, which every replay records again, so its list of places stays. Traced steps are queued call by call. */
 #include "../check.h"
 #include "../target.h"
 #include "../times.h"
@@ -57,7 +57,8 @@ int fl_clock_mark(cudaStream_t stream)
 void fl_clock_stood(int kind, int from)
 {
     if (now)
-        *one_more(now->stand, now->nstand, now->stand_room) = {kind, from, fl_clock_mark(fl_stream()), fl_trace_microbatch()};
+        *one_more(now->stand, now->nstand, now->stand_room) = { kind, from, fl_clock_mark(fl_stream()),
+                                                                fl_trace_microbatch() };
 }
 
 static void add(int track, int from, int to, enum fl_trace_what kind, const char *where, const char *what)

@@ -1,7 +1,8 @@
-/* check_trace FILE RANKS FIRST LAST PATTERN [SHIFT]: is FILE a trace as chrome://tracing and Perfetto read it, with steps FIRST to
- * LAST of so many ranks? Every span on a known row of a known process, spans of a row within each other or apart, compute
- * and communication with source lines. The n-th span whose name begins with PATTERN is one collective of all ranks, which
- * none of them can leave before all have come: on aligned clocks these spans overlap. SHIFT moves rank 1 by so many microseconds. */
+/* check_trace FILE RANKS FIRST LAST PATTERN [SHIFT]: is FILE a trace as chrome://tracing and Perfetto read it, with
+ * steps FIRST to LAST of so many ranks? Every span on a known row of a known process, spans of a row within each
+ * other or apart, compute and communication with source lines. The n-th span whose name begins with PATTERN is one
+ * collective of all ranks, which none of them can leave before all have come: on aligned clocks these spans overlap.
+ * SHIFT moves rank 1 by so many microseconds. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -58,8 +59,8 @@ static void check_nesting(struct span *s, size_t n)
         while (depth && open[depth - 1] <= s[i].start + rounding)
             depth--;
         if (depth && s[i].end > open[depth - 1] + rounding) {
-            fprintf(stderr, "FAILED: rank %d, row %d: a span from %.3f to %.3f ends behind the one around it, %.3f\n", s[i].pid,
-                    s[i].tid, s[i].start, s[i].end, open[depth - 1]);
+            fprintf(stderr, "FAILED: rank %d, row %d: a span from %.3f to %.3f ends behind the one around it, %.3f\n",
+                    s[i].pid, s[i].tid, s[i].start, s[i].end, open[depth - 1]);
             exit(1);
         }
         open[depth++] = s[i].end;
@@ -99,7 +100,8 @@ int main(int argc, char **argv)
             if (!strcmp(name, "process_name") && strstr(string(args, "name"), "rank "))
                 has[pid].name++;
             double x = 0;
-            if (!strcmp(name, "process_labels") && sscanf(string(args, "labels"), "clock %*f us, within %lf us", &x) == 1)
+            if (!strcmp(name, "process_labels") &&
+                sscanf(string(args, "labels"), "clock %*f us, within %lf us", &x) == 1)
                 within = fmax(within, x);
             if (!strcmp(name, "thread_name"))
                 rows[nrow++] = (struct row){pid, (int)number(event, "tid")};
@@ -130,8 +132,8 @@ int main(int argc, char **argv)
     }
     for (int r = 0; r < ranks; r++)
         if (has[r].name != 1 || has[r].steps != last - first + 1 || !has[r].compute || !has[r].comm) {
-            fprintf(stderr, "FAILED: rank %d has %d names, %d steps, %d spans of compute, %d of communication\n", r, has[r].name,
-                    has[r].steps, has[r].compute, has[r].comm);
+            fprintf(stderr, "FAILED: rank %d has %d names, %d steps, %d spans of compute, %d of communication\n", r,
+                    has[r].name, has[r].steps, has[r].compute, has[r].comm);
             return 1;
         }
     for (size_t s = 0; s < nspan; s++) {
@@ -154,7 +156,8 @@ int main(int argc, char **argv)
             left = fmin(left, meet[(size_t)r * n + k].end);
         }
         if (came > left + within + 5) {
-            fprintf(stderr, "FAILED: collective %zu: one has left %.1f us before the last came (clocks within %.1f us)\n", k,
+            fprintf(stderr,
+                    "FAILED: collective %zu: one has left %.1f us before the last came (clocks within %.1f us)\n", k,
                     came - left, within);
             return 1;
         }

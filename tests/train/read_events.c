@@ -1,5 +1,6 @@
-/* read_events FILE: an event file of TensorBoard as lines "step tag value", "version ..", "start STEP". Shares nothing with what
- * writes it: CRC-32C bit by bit, any fields in any order; ends with 1 at the first byte that does not fit. */
+/* read_events FILE: an event file of TensorBoard as lines "step tag value", "version ..", "start STEP". Shares
+ * nothing with what writes it: CRC-32C bit by bit, any fields in any order; ends with 1 at the first byte that does
+ * not fit. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

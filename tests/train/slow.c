@@ -1,5 +1,5 @@
-/* Preloaded: ranks of SLOW_RANKS ("2 3") sleep SLOW milliseconds in each matrix product, or with SLOW_LINK=1 in each all-reduce
- * over MPI, as a slow machine or a slow link would; with SLOW_EVERY=N in each N-th only. */
+/* Preloaded: ranks of SLOW_RANKS ("2 3") sleep SLOW milliseconds in each matrix product, or with SLOW_LINK=1 in each
+ * all-reduce over MPI, as a slow machine or a slow link would; with SLOW_EVERY=N in each N-th only. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -10,17 +10,19 @@
 static void be_slow(int link)
 {
     static long count;
-    const char *own = getenv("OMPI_COMM_WORLD_RANK"), *ranks = getenv("SLOW_RANKS"), *ms = getenv("SLOW"), *every = getenv("SLOW_EVERY");
+    const char *own = getenv("OMPI_COMM_WORLD_RANK"), *ranks = getenv("SLOW_RANKS"), *ms = getenv("SLOW"),
+               *every = getenv("SLOW_EVERY");
     if (!ms || link != (getenv("SLOW_LINK") != NULL) || (own && !strstr(ranks ? ranks : "", own)))
         return;
     if (count++ % (every ? atol(every) : 1) == 0)
         usleep((useconds_t)(atof(ms) * 1000));
 }
 
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                 float beta, float *c, int ldc)
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                 int ldb, float beta, float *c, int ldc)
 {
-    void (*real)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int) = dlsym(RTLD_NEXT, "cblas_sgemm");
+    void (*real)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int) =
+        dlsym(RTLD_NEXT, "cblas_sgemm");
     be_slow(0);
     real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }

@@ -1,18 +1,19 @@
-/* See chart.h. However many steps there are, a curve has at most two points for each column of the picture: the least and the
- * largest value that fall into it, so that no spike is lost. */
+/* See chart.h. However many steps there are, a curve has at most two points for each column of the picture: the
+ * least and the largest value that fall into it, so that no spike is lost. */
 #include "chart.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 760, HEIGHT = 260, LEFT = 70, RIGHT = 16, TOP = 34, BOTTOM = 34, COLUMNS = WIDTH - LEFT - RIGHT };
+enum { WIDTH = 760, HEIGHT = 280, LEFT = 70, RIGHT = 16, TOP = 52, BOTTOM = 34, COLUMNS = WIDTH - LEFT - RIGHT };
 
 const char chart_style[] =
     "svg { display: block; width: 100%; height: auto; max-width: 760px; }\n"
     "svg text { font: 12px system-ui, sans-serif; fill: var(--text); }\n"
     ".frame { fill: none; stroke: var(--line); } .grid { stroke: var(--grid); }\n"
     ".curve { fill: none; stroke-width: 1.5; stroke-linejoin: round; } .lost { stroke: #d1242f; stroke-width: 2; }\n"
-    ".c0 { stroke: #0969da; } .c1 { stroke: #bc4c00; } .c2 { stroke: #1a7f37; } .c3 { stroke: #8250df; } .c4 { stroke: #9a6700; }"
+    ".c0 { stroke: #0969da; } .c1 { stroke: #bc4c00; } .c2 { stroke: #1a7f37; } .c3 { stroke: #8250df; } .c4 { stroke: "
+    "#9a6700; }"
     " .c5 { stroke: #bf3989; }\n"
     "circle { fill: var(--page); stroke-width: 1.5; }\n";
 
@@ -90,7 +91,9 @@ static void y_tick(FILE *to, const struct range *r, double v)
 {
     char text[32];
     double y = py(r, v);
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
+    fprintf(to,
+            "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
+            "text-anchor=\"end\">%s</text>\n",
             LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 4, tick_text(text, sizeof text, v));
 }
 
@@ -108,9 +111,10 @@ static void axes(FILE *to, const struct range *x, const struct range *y)
         y_tick(to, y, k * step);
     step = fmax(1, round_step(x->high - x->low, 8));
     for (double k = ceil(x->low / step); k * step <= x->high; k++)
-        fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", px(x, k * step), HEIGHT - BOTTOM + 18,
-                tick_text(text, sizeof text, k * step));
-    fprintf(to, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT, TOP, COLUMNS, HEIGHT - TOP - BOTTOM);
+        fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", px(x, k * step),
+                HEIGHT - BOTTOM + 18, tick_text(text, sizeof text, k * step));
+    fprintf(to, "<rect class=\"frame\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", LEFT, TOP, COLUMNS,
+            HEIGHT - TOP - BOTTOM);
 }
 
 /* Through the least and the largest value of each column, in the order in which they come. */
@@ -125,7 +129,8 @@ static void path(FILE *to, const struct curve *c, const struct range *x, const s
             i++;
             continue;
         }
-        for (int column = (int)px(x, c->x[i]); end < c->n && isfinite(c->y[end]) && (int)px(x, c->x[end]) == column; end++) {
+        for (int column = (int)px(x, c->x[i]); end < c->n && isfinite(c->y[end]) && (int)px(x, c->x[end]) == column;
+             end++) {
             low = c->y[end] < c->y[low] ? end : low;
             high = c->y[end] > c->y[high] ? end : high;
         }
@@ -140,30 +145,33 @@ static void path(FILE *to, const struct curve *c, const struct range *x, const s
     for (size_t i = 0; i < c->n && c->n <= 200 && c->dots; i++)
         if (isfinite(c->y[i])) {
             char text[32];
-            fprintf(to, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"><title>step %.0f: %s</title></circle>\n", c->colour,
-                    px(x, c->x[i]), py(y, c->y[i]), c->x[i], tick_text(text, sizeof text, c->y[i]));
+            fprintf(to,
+                    "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"><title>step %.0f: %s</title></circle>\n",
+                    c->colour, px(x, c->x[i]), py(y, c->y[i]), c->x[i], tick_text(text, sizeof text, c->y[i]));
         }
     int last = -1;
     for (size_t i = 0; i < c->n; i++)
         if (!isfinite(c->y[i]) && (int)px(x, c->x[i]) != last) {
             last = (int)px(x, c->x[i]);
-            fprintf(to, "<line class=\"lost\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"><title>step %.0f: not finite</title></line>\n", last,
-                    last, HEIGHT - BOTTOM - 8, HEIGHT - BOTTOM, c->x[i]);
+            fprintf(to,
+                    "<line class=\"lost\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"><title>step %.0f: not "
+                    "finite</title></line>\n",
+                    last, last, HEIGHT - BOTTOM - 8, HEIGHT - BOTTOM, c->x[i]);
         }
 }
 
+/* Below the title, from the left. */
 static void legend(FILE *to, const struct curve *const *curves, size_t n)
 {
-    double at = WIDTH - RIGHT;
-    for (size_t k = n; k-- > 0;) {
+    double at = LEFT;
+    for (size_t k = 0; k < n; k++) {
         if (!*curves[k]->name)
             continue;
-        double width = 7.0 * (double)strlen(curves[k]->name) + 30;
-        at -= width;
-        fprintf(to, "<line class=\"curve c%d\" x1=\"%.1f\" x2=\"%.1f\" y1=\"20\" y2=\"20\"/><text x=\"%.1f\" y=\"24\">", curves[k]->colour,
-                at, at + 16, at + 20);
+        fprintf(to, "<line class=\"curve c%d\" x1=\"%.1f\" x2=\"%.1f\" y1=\"38\" y2=\"38\"/><text x=\"%.1f\" y=\"42\">",
+                curves[k]->colour, at, at + 16, at + 20);
         chart_text(to, curves[k]->name);
         fputs("</text>\n", to);
+        at += 6.5 * (double)strlen(curves[k]->name) + 34;
     }
 }
 
@@ -182,7 +190,7 @@ void chart_write(FILE *to, const char *title, const char *unit, const struct cur
     if (y.low > y.high)
         return;
     x.high = x.high > x.low ? x.high : x.low + 1;
-    y.log = log && y.low > 0;
+    y.log = log && y.low > 0 && y.high > 20 * y.low;      /* else there would be few ticks */
     if (y.log) {
         y.low /= 1.1;
         y.high *= 1.1;
@@ -193,7 +201,7 @@ void chart_write(FILE *to, const char *title, const char *unit, const struct cur
     }
     fprintf(to, "<svg viewBox=\"0 0 %d %d\" role=\"img\">\n<title>", WIDTH, HEIGHT);
     chart_text(to, title);
-    fprintf(to, "</title>\n<text x=\"%d\" y=\"24\" font-weight=\"bold\">", LEFT);
+    fprintf(to, "</title>\n<text x=\"%d\" y=\"20\" font-weight=\"bold\">", LEFT);
     chart_text(to, title);
     if (*unit) {
         fputs(" (", to);

@@ -17,7 +17,8 @@ extern const char chart_style[];         /* CSS that charts count on */
 
 void curve_add(struct curve *c, double x, double y);
 void curve_free(struct curve *c);
-/* Nothing where no curve has a finite point. log: the y axis is logarithmic, where all values are positive. */
+/* Nothing where no curve has a finite point. log: the y axis is logarithmic, where all values are
+ * positive and far apart. */
 void chart_write(FILE *to, const char *title, const char *unit, const struct curve *const *curves, size_t n, bool log);
 void chart_text(FILE *to, const char *s);            /* escaped */
 #endif
