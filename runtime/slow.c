@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENOUGH = 10 };                    /* steps before anything is said, and until it is looked at again */
+enum { WARM = 3, ENOUGH = 10 };          /* steps that make buffers; before anything is said, and until the next look */
 static const double least_share = 0.1;   /* of the step, below which nobody is slow */
 
 static double *mean;                     /* smoothed, as fl_slow_add gets them */
@@ -25,7 +25,7 @@ void fl_slow_add(const double *ranks, int of_width, int of_first)
     if (!mean)
         mean = fl_alloc(n * (int64_t)sizeof *mean);
     for (int64_t i = 0; i < n; i++)
-        mean[i] = seen ? 0.9 * mean[i] + 0.1 * ranks[i] : ranks[i];
+        mean[i] = seen < WARM ? ranks[i] : 0.9 * mean[i] + 0.1 * ranks[i];
     seen++;
 }
 
