@@ -29,6 +29,7 @@ static void sweep(struct cleaning *c, struct region *r)
         if (n->body) {
             for (int k = 0; k < arrlen(n->out); k++) {
                 bool carried = c->live[n->out[k]->id] || c->live[n->body->args[k]->id];
+                live |= carried;         /* a value that comes in may be read by another walk of the blocks alone */
                 if (carried) {
                     live_value(c, n->in[k]);
                     live_value(c, n->body->args[k]);

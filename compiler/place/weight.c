@@ -27,8 +27,9 @@ static void mark_operands(struct parts *p, const struct node *n, const struct no
         if (!def || def == root || def->phase != PHASE_WEIGHT)
             continue;
         p->leads_on[def->id] = true;
+        bool everywhere = def->op->flags & OP_SOURCE || (def->body && region_origin(def->body)->cut);
         bool crosses = def->stage >= 0 && root->stage >= 0 && def->stage != root->stage;
-        if (p->moves[root->id] || (crosses && !def->body && !(def->op->flags & OP_SOURCE)))
+        if (p->moves[root->id] || (crosses && !everywhere))
             p->moves[def->id] = true;
     }
     for (int i = 0; n->body && i < arrlen(n->body->nodes); i++)

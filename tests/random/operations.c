@@ -226,12 +226,16 @@ static bool reduce(struct writer *w)
     else
         memmove(out.d + at, out.d + at + 1, sizeof *out.d * (size_t)(--out.nd - at));
     char text[200];
-    snprintf(text, sizeof text, "%s(%s, axis = %s%s)", ops[pick(w, 4)], v->name, axis_text(w, v, at),
+    /* what is equal but for rounding would have top_k and comparisons choose by rounding */
+    const char *of = v->normal ? "exp(tanh(%s))" : "%s";
+    char name[40];
+    snprintf(name, sizeof name, of, v->name);
+    snprintf(text, sizeof text, "%s(%s, axis = %s%s)", ops[pick(w, 4)], name, axis_text(w, v, at),
              keep ? ", keep = true" : "");
     return is(w, KIND_FLOAT, out.nd, out.d, text);
 }
 
-static bool normalize(struct writer *w)
+static bool normalized(struct writer *w)
 {
     const struct item *v = any(w, KIND_FLOAT);
     char text[200];
@@ -269,6 +273,14 @@ static bool normalize(struct writer *w)
     }
     }
     return is(w, KIND_FLOAT, x.nd, x.d, text);
+}
+
+static bool normalize(struct writer *w)
+{
+    if (!normalized(w))
+        return false;
+    w->item[w->items - 1].normal = true;
+    return true;
 }
 
 static bool stream(const struct item *v)

@@ -18,6 +18,7 @@ struct item {                    /* a value in scope */
     struct size d[MAX_RANK];
     bool param;
     bool used;
+    bool normal;                 /* of a softmax or a norm: its plain sum over the same dims is one number everywhere */
 };
 
 struct target {                  /* something a layout line may name */
