@@ -25,9 +25,12 @@ static bool bound(struct frame *f, struct ast *a, const struct dim *d, int64_t *
 static bool cut_outside(struct ast *a, const struct value *v, int dim)
 {
     const struct dim *d = v->dim[dim];
-    struct diag *g = diag_error(E_SHAPE, a->span, "%s is empty or outside %s%s%lld", span_text(a->span),
+    bool range = a->kind == AST_RANGE;
+    struct diag *g = diag_error(E_SHAPE, a->span, "%s is %soutside %s%s%lld", span_text(a->span), range ? "empty or " : "",
                                 d->name ? d->name : "", d->name ? " = " : "a dim of ", (long long)d->size);
     diag_note(g, "the tensor is %s", value_type_text(v, NULL));
+    if (!range && d->size)
+        diag_help(g, "the last one is %lld, or -1", (long long)d->size - 1);
     return false;
 }
 
