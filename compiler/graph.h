@@ -187,6 +187,7 @@ struct node {
     int spoilt, spoilt_operand;  /* --spoil: an enum fault (interpret.h) of this operand's conversion (-1: of all), or 0 */
     int spoilt_rank;             /* mutants: 1 + the only rank on which it is; 0: on all */
     struct buffer *wide;         /* after layout: room for f32 copies of what its kernel cannot read or write, or NULL */
+    struct buffer *room;         /* after layout: what op->room asks for, or NULL */
     const char *why;             /* why fused or not, why this layout; for dumps */
 };
 

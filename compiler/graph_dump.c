@@ -163,7 +163,8 @@ static void put_region(FILE *to, const struct region *r, const struct mesh *m, i
         put_attrs(to, n);
         if (n->stage > 0)
             fprintf(to, " @%d", n->stage);
-        fprintf(to, "  # %s %s\n", span_where(n->span), arrlen(n->out) && n->out[0]->path ? n->out[0]->path : "");
+        fprintf(to, "  # %s %s%s%s\n", span_where(n->span), arrlen(n->out) && n->out[0]->path ? n->out[0]->path : "",
+                n->why ? "; " : "", n->why ? n->why : "");
         if (!n->body)
             continue;
         fprintf(to, "%*s%s %lld blocks%s", indent + 2, "", n->body->reverse ? "reversed" : "over",

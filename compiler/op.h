@@ -34,6 +34,7 @@ enum op_flag {
     OP_WIDE        = 1 << 14,    /* adds up, so results are f32 whatever float type the operands have */
     OP_F32         = 1 << 15,    /* computes in f32 alone (ops of a program) */
     OP_GATHERED    = 1 << 17,    /* emitted calls are made by fl_gathered, before anything else that follows them */
+    OP_FORWARD_TOO = 1 << 18,    /* a backward op that makes the forward's result as well: its FLOPs are those of both */
     OP_ANY_FLOAT   = 1 << 16,    /* each float operand may have a type of its own (element-wise ops and OP_WIDE do so too) */
     OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };
@@ -120,6 +121,9 @@ struct op {
     int64_t (*index_limit)(const struct node *n, int k);         /* operand k holds whole numbers below this; 0: no indices */
     void (*ref)(struct reference *r);
     const struct optimizer *optimizer;   /* NULL: it is none */
+    /* Elements of f32 that its call needs as room of its own, `%room`; extent: of each operand, the largest local ones; rows:
+     * of the target. It may leave attributes for the call. NULL: none. */
+    int64_t (*room)(struct node *n, const int64_t (*extent)[MAX_DIM], int64_t rows);
     const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */
 };
 

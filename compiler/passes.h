@@ -7,8 +7,8 @@
  * elaborate      AST                                     module: dims, params, plan, train; one logical graph per entry, typed
  *                                                        (forward only); imports followed, --set applied
  * differentiate  logical graph of train                  + backward nodes, optimizer update, norm; phases set
- * rewrite        logical graphs                          what nobody needs is gone; types and casts of the precision line; what
- *                                                        `recompute` names made again for the backward; backward
+ * rewrite        logical graphs                          what nobody needs is gone; types and casts of the precision line; losses
+ *                                                        without their logits where these can go; what `recompute` names made again for the backward; backward
  *                                                        split in two where the schedule has a weight phase; padding
  *                                                        cleared where it would count
  * place          logical graphs                          node->stage (virtual), region->cut; every plan stage line used

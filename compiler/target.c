@@ -3,8 +3,8 @@
 #include <string.h>
 
 const struct target targets[] = {
-    {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true},
-    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .resident = true},
+    {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true, .rows = 512},
+    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .resident = true, .rows = 1024},
     {0},
 };
 

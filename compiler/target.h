@@ -12,6 +12,7 @@ struct target {
     bool posts_ahead;            /* receives are posted as soon as a slot is free, not when they are come to */
     bool packs;                  /* collectives of parts pack what they send and receive in room of their own */
     bool resident;               /* collectives under way at once must find room on the device together */
+    int rows;                    /* of a product, below which it is noticeably slower */
     bool here;                   /* without a cluster of its own it is predicted for this machine */
 };
 extern const struct target targets[];                    /* NULL name at the end */

@@ -546,6 +546,26 @@ void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum f
                    const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
                    float smoothing);
 
+/* ---- cross entropy of x w^T, without these logits: `chunk` rows of them at a time ----
+ * x: rows x d; w: n x d, or d x n where `turned`; of the n classes those from `valid` on are padding. loss[i] as above, 0 where
+ * ignored. With dloss: dx is the gradient of sum(dloss loss) and dw too, added to what is there with `add`; both may be NULL.
+ * Without dloss only the loss is made. room: chunk * n floats. */
+struct fl_linear_ce {
+    int64_t rows, chunk, d, n, valid;
+    bool turned, add;
+    int32_t ignore;
+    float smoothing;
+};
+void fl_linear_cross_entropy(float *loss, float *dx, float *dw, const float *x, const float *w, const float *dloss,
+                             const int32_t *target, float *room, const struct fl_linear_ce *c);
+/* x and w of one type, dx of that or f32, dw f32. */
+void fl_linear_cross_entropy_as(float *loss, void *dx, void *dw, const void *x, const void *w, const float *dloss,
+                                const int32_t *target, float *room, const struct fl_linear_ce *c, enum fl_type tx, enum fl_type tw,
+                                enum fl_type tdx, enum fl_type tdw);
+/* Its middle: from logits rows x n the losses and, with dloss, the gradient of type t where each row of them begins. */
+void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, const int32_t *target, int64_t rows, int64_t n,
+                int64_t valid, int32_t ignore, float smoothing);
+
 /* ---- random: element i of the logical tensor depends on (seed, path hash, step, block, i) only ---- */
 struct fl_place {                        /* the local part of a logical tensor */
     int ndim;

@@ -178,6 +178,8 @@ static void touch_region(struct work *w, enum entry e, struct root f, struct reg
             touch(w, e, f, f, n, ((const struct node *)node_ptr(n, "of"))->out[node_ints(n, "operands")[k]], w->point[n->id]);
         if (n->wide)
             live(n->wide, w->point[n->id], w->end[n->id]);
+        if (n->room)
+            live(n->room, w->point[n->id], w->end[n->id]);
         if (!n->body)
             continue;
         for (int k = 0; k < arrlen(n->body->args); k++) {

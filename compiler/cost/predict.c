@@ -272,6 +272,8 @@ static double model_flops(const struct region *r)
     double sum = 0;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
+        if (n->op->flags & OP_FORWARD_TOO)
+            sum += n->op->flops(n) * (double)region_blocks(n->region);
         if (node_at_root(n)->phase != PHASE_FORWARD)
             continue;
         if (n->body)

@@ -249,6 +249,10 @@ static const char *word(struct call *c, const char *w)
         return any_short(n) ? types_text(c) : "";
     if (!strcmp(w, "settings"))
         return settings(c);
+    if (!strcmp(w, "room"))
+        return mem_printf("(float *)(arena + %lld)", (long long)n->room->offset);
+    if (!strcmp(w, "again"))
+        return node_int(n, "accumulate", 0) ? "mb > 0" : "false";
     BUG("%s: a call format has the unknown word '%s'", n->op->name, w);
 }
 

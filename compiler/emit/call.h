@@ -15,6 +15,7 @@
  *     %type(i0)           ", FL_BF16", the type as a further argument; "" for f32
  *     %mixed()            "_as" where any tensor of the node is of a short type
  *     %types(o0,i0)       then ", FL_BF16, FL_F32", a type for each of these as further arguments: each may have its own
+ *     %room               what op->room asked for                %again       whether the result is added to what is there
  *     %settings           those of the optimizer, decay, lr_scale   %mb          the running micro-batch
  *
  * A dim is a number, negative from the end, or the name of an int attribute, which may be followed by +1. */

@@ -7,6 +7,7 @@
 #include "../base/diag.h"
 #include "../op.h"
 #include "../passes.h"
+#include "../target.h"
 #include "place.h"
 #include <string.h>
 
@@ -363,7 +364,8 @@ static bool place_in_stack(struct work *w, struct value *v)
 /* A contraction whose result is only accumulated over micro-batches adds to the accumulator itself. */
 static bool place_in_accumulator(struct work *w, struct value *v)
 {
-    struct node *a = v->def->op == &op_einsum ? sole_reader(w, v, &op_box_accumulate) : NULL;
+    bool adds = v->def->op == &op_einsum || (v->def->op == &op_linear_cross_entropy_grad && v->def_index == 2);
+    struct node *a = adds ? sole_reader(w, v, &op_box_accumulate) : NULL;
     if (!a || arrlen(a->in) != 1 || node_int(a, "reduce", REDUCE_SUM) != REDUCE_SUM)
         return false;
     own(w, a->out[0], MEM_GRAD);
@@ -413,8 +415,8 @@ static bool written_out(const struct work *w, const struct value *v)
 /* One of several results, which nobody reads: its kernel is told not to make it. */
 static bool unwanted(const struct work *w, const struct node *n, const struct value *v)
 {
-    return arrlen(n->out) > 1 && n->op->call && !(n->op->flags & OP_CONTRACTION) && !arrlen(w->readers[v->id]) &&
-           !w->result[v->id];
+    return arrlen(n->out) > 1 && n->op->call && (!(n->op->flags & OP_CONTRACTION) || n->op->flags & OP_FORWARD_TOO) &&
+           !arrlen(w->readers[v->id]) && !w->result[v->id];
 }
 
 static void place_region(struct work *w, struct region *r);
@@ -499,6 +501,24 @@ static void note_wide(struct work *w, struct node *n)
     n->wide = b;
 }
 
+/* Room that its call asks for. */
+static void note_room(struct work *w, struct node *n)
+{
+    int64_t extent[4][MAX_DIM];
+    if (!n->op->room)
+        return;
+    for (int k = 0; k < arrlen(n->in) && k < 4; k++)
+        for (int d = 0; d < n->in[k]->ndim; d++)
+            extent[k][d] = sym_max(w->p, n->in[k]->place->extent[d]);
+    struct buffer *b = buffer_new(w, n->out[0], MEM_LOCAL);
+    b->elements = n->op->room(n, (const int64_t (*)[MAX_DIM])extent, target_of(w->p->module)->rows);
+    b->name = mem_printf("room of %s", n->op->name);
+    b->span = n->span;
+    b->type = TYPE_F32;
+    b->scratch = b->constant = true;
+    n->room = b;
+}
+
 static void place_region(struct work *w, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
@@ -515,6 +535,7 @@ static void place_region(struct work *w, struct region *r)
         place_node(w, n);
         note_bucket(n);
         note_wide(w, n);
+        note_room(w, n);
     }
 }
 

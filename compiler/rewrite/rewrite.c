@@ -9,6 +9,7 @@ void rewrite(struct module *m)
             replace_nodes(m->graph[e]);
             remove_dead(m->graph[e]);
             set_precision(m->graph[e]);
+            join_losses(m->graph[e]);
             recompute(m->graph[e]);
             clear_padding(m->graph[e]);
             split_backward(m->graph[e]);

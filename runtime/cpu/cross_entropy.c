@@ -26,6 +26,8 @@ static float row_below(const float *x, float top, int64_t target, int64_t n, int
 {
     float p = target >= 0 && target < n ? (1 - smoothing) * (top - x[target]) : 0;
     double sum = 0;
+    if (smoothing == 0)
+        return p;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
         sum += top - x[j];
@@ -106,6 +108,58 @@ void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum f
         row_grad(dx, dloss[r], x, m[r], s[r], target[r] - base, columns(n, base, valid), n, valid, smoothing);
         if (t != FL_F32)
             fl_store_row(to, t, 1, dx, n);
+    }
+}
+
+/* The loss of a row; its logits become softmax * by - less, but for the target's part. */
+static float row_both(float *x, float dloss, int64_t target, int64_t n, int64_t stored, int64_t valid, float smoothing, bool gradient)
+{
+    float top = row_max(x, n), below = row_below(x, top, target, n, valid, smoothing), sum = 0;
+    if (!gradient)
+        return logf(row_sum_exp(x, top, n)) + below;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) {
+        float e = fl_exp(x[j] - top);
+        x[j] = e;
+        sum += e;
+    }
+    float by = dloss / sum, less = dloss * smoothing / (float)valid;
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        x[j] = x[j] * by - less;
+    for (int64_t j = n; j < stored; j++)
+        x[j] = 0;
+    if (target >= 0 && target < n)
+        x[target] -= dloss * (1 - smoothing);
+    return logf(sum) + below;
+}
+
+/* A row of f32 becomes one of a short type at its beginning. */
+static void narrow(float *x, enum fl_type t, int64_t n)
+{
+    enum { PIECE = 256 };
+    float piece[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t count = fl_least(PIECE, n - i);
+        memcpy(piece, x + i, (size_t)count * sizeof(float));
+        fl_store_row(fl_place_of(x, t, i), t, 1, piece, count);
+    }
+}
+
+void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, const int32_t *target, int64_t rows, int64_t n,
+                int64_t valid, int32_t ignore, float smoothing)
+{
+#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
+    for (int64_t r = 0; r < rows; r++) {
+        float *x = logits + r * n;
+        bool skipped = target[r] == ignore;
+        loss[r] = skipped ? 0 : row_both(x, dloss ? dloss[r] : 0, target[r], columns(n, 0, valid), n, valid, smoothing, dloss);
+        if (!dloss)
+            continue;
+        if (skipped)
+            memset(x, 0, (size_t)(n * fl_type_bytes(t)));
+        else if (t != FL_F32)
+            narrow(x, t, n);
     }
 }
 

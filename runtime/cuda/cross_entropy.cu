@@ -1,6 +1,7 @@
 /* Cross entropy, whole and in the pieces a split vocabulary needs: one block per row of logits. Columns [base, base + n)
  * of the classes; classes from `valid` on are padding, count as -inf and get gradient 0. */
 #include "../flow_rt.h"
+#include <cfloat>
 
 static int64_t valid_columns(int64_t n, int64_t base, int64_t valid)
 {
@@ -70,6 +71,63 @@ __global__ void ce_grad_kernel(T *dlogits, const float *dloss, const T *logits, 
             dlogits[r * n + i] = fl_store<T>(i < columns && g != 0 ? g * d : 0.0f);
         }
     }
+}
+
+/* What lies between the products of fl_linear_cross_entropy: loss and, where asked, gradient of f32 logits in their place. Each
+ * thread keeps a maximum and a sum of its own, so the row is read twice in all. A short gradient is written where entries before
+ * its own lay: FL_BLOCK of them at a time, once these have been read. */
+template <typename T>
+__global__ void ce_rows_kernel(float *loss, float *logits, const float *dloss, const int32_t *target, int64_t rows, int64_t n,
+                               int64_t columns, int64_t valid, int32_t ignore, float smoothing)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        float *x = logits + r * n;
+        T *g = (T *)x;
+        float own = threadIdx.x < columns ? fmaxf(x[threadIdx.x], -FLT_MAX) : -FLT_MAX, sum = 0, under = 0, seen = 0;
+        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK, seen++) {
+            float v = x[i];
+            if (v > own) {
+                sum *= expf(own - v);
+                under += seen * (v - own);
+                own = v;
+            }
+            sum += expf(v - own);
+            under += own - v;
+        }
+        float m = fl_block_max(own, scratch);
+        sum = fl_block_sum(sum * expf(own - m), scratch);
+        if (smoothing != 0)
+            under = fl_block_sum(seen > 0 ? under + seen * (m - own) : 0.0f, scratch) / (float)valid;
+        bool skipped = target[r] == ignore;
+        int64_t t = target[r];
+        if (threadIdx.x == 0) {
+            float below = t >= 0 && t < columns ? m - x[t] : 0.0f;
+            loss[r] = skipped ? 0.0f : logf(sum) + (1 - smoothing) * below + (smoothing != 0 ? smoothing * under : 0.0f);
+        }
+        if (!dloss)
+            continue;
+        FL_BARRIER();                                /* x[t] is read before it goes */
+        float dy = skipped ? 0.0f : dloss[r], factor = 1.0f / sum;
+        for (int64_t from = 0; from < n; from += FL_BLOCK) {
+            int64_t i = from + threadIdx.x;
+            float d = 0;
+            if (i < columns && dy != 0)
+                d = dy * (expf(x[i] - m) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid);
+            if (sizeof(T) < sizeof(float))
+                FL_BARRIER();
+            if (i < n)
+                g[i] = fl_store<T>(d);
+        }
+    }
+}
+
+extern "C" void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, const int32_t *target, int64_t rows,
+                           int64_t n, int64_t valid, int32_t ignore, float smoothing)
+{
+    if (rows > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_rows_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, loss, logits, dloss, target, rows, n,
+                                        valid_columns(n, 0, valid), valid, ignore, smoothing))
 }
 
 extern "C" void fl_ce_max_as(float *m, const void *logits, enum fl_type t, int64_t rows, int64_t n, int64_t base, int64_t valid)

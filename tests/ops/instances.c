@@ -94,6 +94,12 @@ static void ignore_3(struct node *n, struct dim **out)
     node_set_num(n, "ignore", 3);
 }
 
+static void by_columns(struct node *n, struct dim **out)
+{
+    node_set_int(n, "classes", 1);
+    node_set_num(n, "ignore", 3);
+}
+
 static void to_dims(struct node *n, struct dim **out)
 {
     node_set_ptr(n, "dims", out);
@@ -343,6 +349,10 @@ const struct instance instances[] = {
     {&op_ce_max, "f MN"}, {&op_ce_max, "f MV"}, {&op_ce_sum, "f MN, f M"}, {&op_ce_sum, "f MV, f M"},
     {&op_ce_below, "f MN, i M, f M"}, {&op_ce_below, "f MV, i M, f M", smooth},
     {&op_ce_grad, "f MN, i M, f M, p M, f M"}, {&op_ce_grad, "f MV, i M, f M, p M, f M", smooth},
+    {&op_linear_cross_entropy, "f MTH, f NH, i MT", smooth}, {&op_linear_cross_entropy, "f MD, f VD, i M"},
+    {&op_linear_cross_entropy, "f MD, f DV, i M", by_columns},
+    {&op_linear_cross_entropy_grad, "f MTH, f NH, i MT, f MT", smooth}, {&op_linear_cross_entropy_grad, "f MD, f VD, i M, f M"},
+    {&op_linear_cross_entropy_grad, "f MD, f DV, i M, f M", by_columns},
     {&op_dropout, "f MN", drop},
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
     {&op_adamw, "f MN, f MN, f MN, p MN, p", update}, {&op_adamw, "f N, f N, f N, p N, -", update},

@@ -87,6 +87,20 @@ static bool is_collective(const struct node *n)
            n->op == &op_box_all_to_all || n->op == &op_box_permute;
 }
 
+/* A count of an input is of all micro-batches, in whichever order they are read. */
+static bool only_counted(const struct region *r, const struct value *v)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k] == v && n->op != &op_count)
+                return false;
+        if (n->body && !only_counted(n->body, v))
+            return false;
+    }
+    return true;
+}
+
 /* Does the fault change what the node does? A mask over a group of one rank does nothing in the first place. */
 static bool applies(const struct trials *t, const struct node *n, enum fault f)
 {
@@ -109,7 +123,7 @@ static bool applies(const struct trials *t, const struct node *n, enum fault f)
             (n->op != &op_box_accumulate || many);
     case FAULT_GROUP: return is_collective(n) && others && parts > 1;
     case FAULT_EARLY: return (n->op == &op_box_accumulate || (n->op == &op_box_post && !post_each(n))) && many;
-    case FAULT_MICROBATCH: return n->op == &op_input && many && n->phase != PHASE_COUNT &&    /* counts are of all of them */
+    case FAULT_MICROBATCH: return n->op == &op_input && many && !only_counted(n->region, n->out[0]) &&
              n->out[0]->lay.ax[m->mb].kind == SBP_S;
     default: return false;
     }

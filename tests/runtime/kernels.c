@@ -210,6 +210,56 @@ static void cross_entropy(void **state)
     }
 }
 
+/* Some rows at a time, of any number of them, as one by one in float64. */
+static void linear_cross_entropy(void **state)
+{
+    (void)state;
+    enum { ROWS = 19, V = 31, VALID = 27, D = 13 };
+    for (int k = 0; k < 8; k++) {
+        struct fl_linear_ce c = { .rows = ROWS, .chunk = k < 4 ? 7 : 30, .d = D, .n = V, .valid = VALID, .turned = k & 1,
+                                  .add = k & 2, .ignore = -100, .smoothing = k & 1 ? 0.1f : 0 };
+        int64_t by_class = c.turned ? 1 : D, by_width = c.turned ? V : 1;
+        float *x = random_array(ROWS * D, 31), *w = random_array(V * D, 32), *dloss = random_array(ROWS, 33), *dw = random_array(V * D, 34);
+        float *loss = blank(ROWS), *dx = blank(ROWS * D), *room = blank(c.chunk * V), *only = blank(ROWS);
+        int32_t target[ROWS];
+        double rloss[ROWS] = { 0 }, rdx[ROWS * D] = { 0 }, rdw[V * D] = { 0 }, l[V];
+        for (int i = 0; i < V * D; i++)
+            rdw[i] = c.add ? dw[i] : 0;
+        for (int r = 0; r < ROWS; r++) {
+            target[r] = r % 5 == 2 ? -100 : r * 7 % VALID;
+            double sum = 0, mean = 0, s = c.smoothing;
+            for (int j = 0; j < VALID; j++) {
+                l[j] = 0;
+                for (int i = 0; i < D; i++)
+                    l[j] += (double)x[r * D + i] * w[j * by_class + i * by_width];
+                sum += exp(l[j]);
+                mean += l[j] / VALID;
+            }
+            if (target[r] == -100)
+                continue;
+            rloss[r] = log(sum) - (1 - s) * l[target[r]] - s * mean;
+            for (int j = 0; j < VALID; j++) {
+                double g = dloss[r] * (exp(l[j]) / sum - (j == target[r] ? 1 - s : 0) - s / VALID);
+                for (int i = 0; i < D; i++) {
+                    rdx[r * D + i] += g * w[j * by_class + i * by_width];
+                    rdw[j * by_class + i * by_width] += g * x[r * D + i];
+                }
+            }
+        }
+        fl_linear_cross_entropy(loss, dx, dw, x, w, dloss, target, room, &c);
+        fl_linear_cross_entropy(only, NULL, NULL, x, w, NULL, target, room, &c);
+        check_close("loss", loss, rloss, ROWS, 5e-6);
+        check_close("loss alone", only, rloss, ROWS, 5e-6);
+        check_close("dx", dx, rdx, ROWS * D, 5e-6);
+        check_close("dw", dw, rdw, V * D, 5e-6);
+        c.rows = 0;
+        fl_linear_cross_entropy(loss, dx, dw, x, w, dloss, target, room, &c);
+        for (int i = 0; i < V * D; i++)
+            rdw[i] = c.add ? rdw[i] : 0;
+        check_close("dw of no rows", dw, rdw, V * D, c.add ? 5e-6 : 0);
+    }
+}
+
 static void embeddings(void **state)
 {
     (void)state;
@@ -437,7 +487,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_norm),    cmocka_unit_test(reductions), cmocka_unit_test(softmaxes),
-        cmocka_unit_test(cross_entropy), cmocka_unit_test(embeddings), cmocka_unit_test(ropes),
+        cmocka_unit_test(cross_entropy), cmocka_unit_test(linear_cross_entropy), cmocka_unit_test(embeddings), cmocka_unit_test(ropes),
         cmocka_unit_test(adamw),         cmocka_unit_test(gemms),      cmocka_unit_test(copies),
         cmocka_unit_test(scalars),       cmocka_unit_test(dropout),
     };

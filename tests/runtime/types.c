@@ -239,6 +239,36 @@ static void rows(void **state)
     }
 }
 
+/* Operands of a short type: the logits are f32, their gradient is rounded before it is multiplied. */
+static void linear_cross_entropy(void **state)
+{
+    (void)state;
+    enum { R = 9, V = 37, VALID = 33, D = 11, CHUNK = 4 };
+    int32_t target[R] = { 3, 9, -100, 32, 0, 20, 21, 22, 4 };
+    float *x = random_array(R * D, 41), *w = random_array(V * D, 42), *dloss = random_array(R, 43);
+    for (int k = FL_BF16; k <= FL_F16; k++) {
+        enum fl_type t = (enum fl_type)k;
+        struct fl_linear_ce c = { .rows = R, .chunk = CHUNK, .d = D, .n = V, .valid = VALID, .turned = k & 1, .ignore = -100, .smoothing = 0.1f };
+        uint16_t *sx = as(x, R * D, t), *sw = as(w, V * D, t), dx[R * D];
+        float *fx = blank(R * D), *fw = blank(V * D), want_loss[R], loss[R], want_dx[R * D], wide_dx[R * D], want_dw[V * D], dw[V * D];
+        float room[CHUNK * V];
+        fl_convert(fx, FL_F32, sx, t, R * D);
+        fl_convert(fw, FL_F32, sw, t, V * D);
+        fl_linear_cross_entropy(want_loss, want_dx, want_dw, fx, fw, dloss, target, room, &c);
+        fl_linear_cross_entropy_as(loss, dx, dw, sx, sw, dloss, target, room, &c, t, t, t, FL_F32);
+        for (int r = 0; r < R; r++)
+            assert_true(fabsf(loss[r] - want_loss[r]) <= 1e-5f * fabsf(want_loss[r]));
+        fl_linear_cross_entropy_as(loss, wide_dx, dw, sx, sw, dloss, target, room, &c, t, t, FL_F32, FL_F32);
+        float most = t == FL_BF16 ? 1e-2f : 2e-3f;
+        for (int i = 0; i < R * D; i++)
+            assert_true(fabsf(wide_dx[i] - want_dx[i]) <= most && fabsf(at(dx, t, i) - round_to(wide_dx[i], t)) <= most);
+        for (int i = 0; i < V * D; i++)
+            assert_true(fabsf(dw[i] - want_dw[i]) <= most);
+        free(sx), free(sw), free(fx), free(fw);
+    }
+    free(x), free(w), free(dloss);
+}
+
 /* Norms: every tensor has a type of its own. */
 static void norms(void **state)
 {
@@ -334,7 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
-        cmocka_unit_test(rows),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
+        cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
         cmocka_unit_test(movers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

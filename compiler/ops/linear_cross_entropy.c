@@ -1,0 +1,201 @@
+/* linear_cross_entropy(x, w, targets): cross_entropy(x w^T, targets) without its logits, as rewrite/loss.c makes it where
+ * nothing but the loss reads them. Its gradient makes the loss too: in one go over the rows, some at a time, come their
+ * logits, their losses, the gradient of these logits in their place, and from it the shares of dx and dw. So a training
+ * step makes every logit once, and of all of them only those of a few rows are ever in memory, in f32.
+ *
+ * Why rows and not classes at a time: a row's gradient needs its maximum and sum over all classes. Over rows these are at
+ * hand when the logits are; over classes every logit would be made twice, half as much work again for the same room.
+ *
+ * For the same reason no signature splits the classes: a maximum and a sum over ranks would stand between. There the parts
+ * of cross_entropy.c are exact, and stay. Attribute "classes": the dim of w that holds them, 0 ([V, D]) or 1 ([D, V]). */
+#include "nn.h"
+
+static int classes_of(const struct node *n)
+{
+    return (int)node_int(n, "classes", 0);
+}
+
+static const char *rule_of(const struct node *n)
+{
+    return classes_of(n) ? "b.. d^, d^ v^, b.. -> b.." : "b.. d^, v^ d^, b.. -> b..";
+}
+
+static const char *rule_of_grad(const struct node *n)
+{
+    return classes_of(n) ? "b..+ d^, d^ v^, b.., b.. -> b.., b.. d^, d^ v^" : "b..+ d^, v^ d^, b.., b.. -> b.., b.. d^, v^ d^";
+}
+
+static bool shape(struct graph *g, struct node *n)
+{
+    const struct value *x = n->in[0], *w = n->in[1];
+    if (!expect_float(n, 0) || !expect_float(n, 1) || !expect_type(n, 2, TYPE_I32) ||
+        !op_expect(n, 1, x->ndim >= 1 && w->ndim == 2 && dim_same(x->dim[x->ndim - 1], w->dim[1 - classes_of(n)]),
+                   "does not fit the other operand"))
+        return false;
+    for (int k = 2; k < arrlen(n->in); k++)
+        if (!expect_dims(n, k, x->ndim - 1, (struct dim *const *)x->dim))
+            return false;
+    node_out(g, n, TYPE_F32, x->ndim - 1, (struct dim *const *)x->dim);
+    return true;
+}
+
+static bool shape_grad(struct graph *g, struct node *n)
+{
+    if (!shape(g, n))
+        return false;
+    for (int k = 0; k < 2; k++)
+        node_out(g, n, n->in[k]->type, n->in[k]->ndim, (struct dim *const *)n->in[k]->dim);
+    return true;
+}
+
+/* dx and dw are linear in dy; the loss does not depend on it. */
+static void extra_grad(const struct node *n, int parts, struct sig **sigs)
+{
+    struct sig s = sig_new(n);
+    s.in[3] = s.out[1] = s.out[2] = sbp_partial(REDUCE_SUM);
+    arrput(*sigs, s);
+}
+
+static void grad(struct grad *c)
+{
+    struct node *n = node_new(c->g, c->at, &op_linear_cross_entropy_grad, c->node->span);
+    for (int k = 0; k < 3; k++)
+        node_in(n, c->node->in[k]);
+    node_in(n, c->dout[0]);
+    n->attr = c->node->attr;
+    if (!node_finish(c->g, n))
+        BUG("linear_cross_entropy has no gradient");
+    c->din[0] = n->out[1];
+    c->din[1] = n->out[2];
+}
+
+static double products(const struct node *n)
+{
+    return (double)value_count(n->in[0]) * (double)n->in[1]->dim[classes_of(n)]->size;
+}
+
+static double flops(const struct node *n) { return 2 * products(n); }
+static double flops_grad(const struct node *n) { return 6 * products(n); }
+
+static int64_t index_limit(const struct node *n, int k)
+{
+    return k == 2 ? n->in[1]->dim[classes_of(n)]->size : 0;
+}
+
+/* ---- references ---- */
+
+struct head { const double *x, *w; int64_t rows, d, n, valid, by_class, by_width; };
+
+static struct head head_of(const struct reference *r)
+{
+    int classes = classes_of(r->node);
+    const struct tensor *x = &r->in[0], *w = &r->in[1];
+    struct head h = {.x = x->data, .w = w->data, .rows = 1, .d = x->n[x->ndim - 1], .n = w->n[classes], .valid = w->valid[classes]};
+    for (int i = 0; i < x->ndim - 1; i++)
+        h.rows *= x->n[i];
+    h.by_class = classes ? 1 : h.d;
+    h.by_width = classes ? h.n : 1;
+    return h;
+}
+
+/* A row's logits become their softmax; the result is log(sum exp l) - (1 - s) l[target] - s mean l, or 0 where ignored. */
+static double row(const struct reference *r, const struct head *h, int64_t i, double *l)
+{
+    double most = -INFINITY, sum = 0, mean = 0, smoothing = node_num(r->node, "smoothing", 0), at = r->in[2].data[i];
+    for (int64_t v = 0; v < h->valid; v++) {
+        l[v] = 0;
+        for (int64_t k = 0; k < h->d; k++)
+            l[v] += h->x[i * h->d + k] * h->w[v * h->by_class + k * h->by_width];
+        most = fmax(most, l[v]);
+        mean += l[v] / (double)h->valid;
+    }
+    double hit = at >= 0 && at < (double)h->valid ? l[(int64_t)at] - most : 0;
+    for (int64_t v = 0; v < h->valid; v++)
+        sum += l[v] = exp(l[v] - most);
+    for (int64_t v = 0; v < h->valid; v++)
+        l[v] /= sum;
+    bool ignored = node_attr(r->node, "ignore") && at == node_num(r->node, "ignore", 0);
+    return ignored ? 0 : log(sum) - (1 - smoothing) * hit - smoothing * (mean - most);
+}
+
+static void ref(struct reference *r)
+{
+    struct head h = head_of(r);
+    double *l = NEW_ARRAY(double, h.valid + 1);
+    for (int64_t i = 0; i < h.rows; i++)
+        r->out[0].data[i] = row(r, &h, i, l);
+}
+
+static void ref_grad(struct reference *r)
+{
+    struct head h = head_of(r);
+    double *l = NEW_ARRAY(double, h.valid + 1), smoothing = node_num(r->node, "smoothing", 0), *dx = r->out[1].data, *dw = r->out[2].data;
+    for (int64_t i = 0; i < h.rows; i++) {
+        double at = r->in[2].data[i];
+        r->out[0].data[i] = row(r, &h, i, l);
+        if (node_attr(r->node, "ignore") && at == node_num(r->node, "ignore", 0))
+            continue;
+        for (int64_t v = 0; v < h.valid; v++) {
+            double g = r->in[3].data[i] * (l[v] - ((double)v == at ? 1 - smoothing : 0) - smoothing / (double)h.valid);
+            for (int64_t k = 0; k < h.d; k++) {
+                dx[i * h.d + k] += g * h.w[v * h.by_class + k * h.by_width];
+                dw[v * h.by_class + k * h.by_width] += g * h.x[i * h.d + k];
+            }
+        }
+    }
+}
+
+/* ---- emitted calls ---- */
+
+/* Rows at a time: as many as have logits of 16 MiB, which a cache still holds, but `least` or more, so that the products are
+ * not slowed down by reading w and adding to dw once more for each. */
+static int64_t room(struct node *n, const int64_t (*extent)[MAX_DIM], int64_t least)
+{
+    enum { MOST = 4 << 20 };
+    int64_t rows = 1, classes = extent[1][classes_of(n)];
+    for (int d = 0; d < n->in[0]->ndim - 1; d++)
+        rows *= extent[0][d];
+    int64_t most = MOST / (classes > 0 ? classes : 1), chunk = most > least ? most : least;
+    int64_t chunks = rows > chunk ? (rows + chunk - 1) / chunk : 1;
+    chunk = (rows + chunks - 1) / chunks;
+    node_set_int(n, "chunk", chunk > 0 ? chunk : 1);
+    return chunk * classes;
+}
+
+#define SETTINGS                                                                                                       \
+    "%room, FL_REF(struct fl_linear_ce, .rows = %rows(i0), .chunk = %int(chunk), .d = %last(i0), .n = %extent(i1,classes), " \
+    ".valid = %size(i1,classes), .turned = %bool(classes), .add = %again, .ignore = %skip, .smoothing = %num(smoothing,0))"
+
+const struct op op_linear_cross_entropy = {
+    .part_of = "cross_entropy", .name = "linear_cross_entropy",
+    .doc = "x [.., D], w [V, D], targets [..] -> [..]: cross_entropy of x w^T, a few rows of it at a time",
+    .args = "x, w, targets, smoothing:num=0",
+    .rule = "b.. d^, v^ d^, b.. -> b..",
+    .rule_of = rule_of,
+    .factors = "those of the rows",
+    .flags = OP_INTERNAL | OP_CONTRACTION,
+    .shape = shape,
+    .grad = grad,
+    .flops = flops,
+    .index_limit = index_limit,
+    .ref = ref,
+    .room = room,
+    .call = "fl_linear_cross_entropy%mixed()(%o0, NULL, NULL, %i0, %i1, NULL, %i2, " SETTINGS "%types(i0,i1,i0,i1))",
+};
+
+const struct op op_linear_cross_entropy_grad = {
+    .part_of = "cross_entropy", .name = "linear_cross_entropy_grad",
+    .doc = "x, w, targets, dy -> the loss itself, dx, dw of linear_cross_entropy",
+    .args = "x, w, targets, dy, smoothing:num=0",
+    .rule = "b..+ d^, v^ d^, b.., b.. -> b.., b.. d^, v^ d^",
+    .rule_of = rule_of_grad,
+    .factors = "those of the rows",
+    .flags = OP_INTERNAL | OP_CONTRACTION | OP_ZEROES_PADDING | OP_FORWARD_TOO,
+    .shape = shape_grad,
+    .extra = extra_grad,
+    .flops = flops_grad,
+    .index_limit = index_limit,
+    .ref = ref_grad,
+    .room = room,
+    .call = "fl_linear_cross_entropy%mixed()(%o0, %o1, %o2, %i0, %i1, %i3, %i2, " SETTINGS "%types(i0,i1,o1,o2))",
+};

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# loss_reasons.sh FLOWC LOSS.flow: where a loss is made without its logits --emit=logical says so, and elsewhere why not; the
+# programs compile, and what is emitted is proved to compute what one rank does.
+set -eu
+flowc=$1 flow=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+# says PLAN TEXT [sed script]
+says() {
+    sed "${3:-}" "$flow" >"$work/loss.flow"
+    "$flowc" "$work/loss.flow" --plan "$1" --emit=logical | grep "# loss.flow:18" >"$work/said" || true
+    grep -qF "$2" "$work/said" || { echo "plan $1, ${3:-as it is}: expected '$2', got"; cat "$work/said"; bad=1; }
+    "$flowc" "$work/loss.flow" --plan "$1" --check --verify >"$work/check" 2>&1 || { cat "$work/check"; bad=1; }
+    grep -q "^verified" "$work/check" || { cat "$work/check"; bad=1; }
+}
+line='first = sum(cross_entropy(one: einsum("ntd,vd->ntv", x, table), targets))'
+for plan in one mb dp2_mb2 cp2 zero3 pp2; do
+    says $plan "their logits are read by the loss alone: made a few rows at a time"
+done
+says tp2 "logits stay whole: table is split over tp"
+says whole "logits stay whole: loss.flow:24 says where they are"
+says one "logits stay whole: the classes may lie split over dp" 's/plan one { mesh m = \[dp: 1\]/plan one { mesh m = [dp: 2]/'
+says one "logits stay whole: square reads them, too" "s/first = .*/l = one: einsum(\"ntd,vd->ntv\", x, table); first = sum(cross_entropy(l, targets)) + sum(square(l))/"
+says one "logits stay whole: they are made by mul" 's/x, table)/x, table) * 2/'
+says one "logits stay whole: the backward reads the loss" 's/first = sum(\(.*\))$/first = sum(square(\1))/'
+says one "logits stay whole: more than one loss is made of them" \
+    "s/first = .*/l = one: einsum(\"ntd,vd->ntv\", x, table); first = sum(cross_entropy(l, targets)) + sum(cross_entropy(l, targets, smoothing = 0.1))/"
+says one "logits stay whole: their product is not of rows" 's/ntd,vd->ntv", x, table/ntd,vd->tnv", x, table/; s/first = sum(cross_entropy(\(.*\), targets))/first = sum(cross_entropy(\1, transpose(targets)))/'
+says short "logits stay whole: the gradient of the matrix is bf16" 's/grads f32/grads bf16/'
+exit $bad
