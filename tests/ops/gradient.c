@@ -61,6 +61,7 @@ static double loss(struct probe *p)
 static int check_instance(const struct instance *s)
 {
     struct module *m = NEW(struct module);
+    m->plan = NEW(struct plan);
     m->train.seed = 5;
     struct graph *g = m->graph[ENTRY_TRAIN] = graph_new(m, ENTRY_TRAIN);
     struct node *n = instance_node(g, s);
