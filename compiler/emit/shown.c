@@ -44,7 +44,7 @@ static void note(struct shown *s, const struct mesh *mesh, struct region *r, boo
                 s->own[hidden[k]->logical->id] = true;
         for (int k = 0; k < arrlen(n->out); k++) {
             const struct value *v = n->out[k];
-            if (!v->logical || !v->logical->def || !v->buffer || layout_flat(&v->lay, mesh))
+            if (!v->logical || !v->logical->def || v->logical->def->again || !v->buffer || layout_flat(&v->lay, mesh))
                 continue;
             int id = v->logical->id;
             if (!conversions) {
@@ -107,7 +107,7 @@ struct shown shown_find(struct module *m)
 
 bool shown_is(const struct module *m, const struct shown *s, const struct node *n, const struct value *v)
 {
-    if (!s->own || !v->logical || !s->name[v->logical->id] || layout_flat(&v->lay, m->physical->mesh))
+    if (!s->own || !v->logical || !v->logical->def || v->logical->def->again || !s->name[v->logical->id] || layout_flat(&v->lay, m->physical->mesh))
         return false;
     if (v->buffer == &see_room || is_own(v, n))
         return true;
@@ -131,7 +131,7 @@ static bool named_by_op(const char *path)
 
 bool shown_hidden(const struct module *m, enum entry entry, const struct value *v)
 {
-    if (entry != shown_entry(m) || !v->logical || !v->logical->def || !v->path)
+    if (entry != shown_entry(m) || !v->logical || !v->logical->def || v->logical->def->again || !v->path)
         return false;
     return v->logical->call_output || arrlen(v->logical->alias) || !named_by_op(v->path);
 }
