@@ -1,8 +1,21 @@
 /* dropout: x / (1 - p) where a random number is at least p, else 0. The numbers depend on seed, "key" (the path of
- * the call), step, block and place in the logical tensor, so that every plan drops the same elements and the gradient, which
+ * the call, and for a second one in it a number), step, block and place in the logical tensor, so that every plan drops the same elements and the gradient, which
  * is dropout of dy under the same key, finds them again. Outside train it is the identity (rewrite takes it away). */
 #include "../../runtime/fl_random.h"
 #include "nn.h"
+
+/* Several in one call draw apart. They are counted in their region, so that pieces of a repeat give them the same keys. */
+static const char *own_key(const struct node *n)
+{
+    const char *path = n->path ? n->path : n->op->name, *key = path;
+    int number = 1;
+    for (int i = 0; i < arrlen(n->region->nodes); i++) {
+        const struct node *m = n->region->nodes[i];
+        if (m != n && m->op == n->op && !strcmp(m->path ? m->path : m->op->name, path) && node_str(m, "key"))
+            key = mem_printf("%s %d", path, ++number);
+    }
+    return key;
+}
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -10,7 +23,7 @@ static bool shape(struct graph *g, struct node *n)
     if (!expect_float(n, 0) || !op_expect(n, -1, p >= 0 && p < 1, "p = %g is not in [0, 1)", p))
         return false;
     if (!node_str(n, "key"))
-        node_set_str(n, "key", n->path ? n->path : n->op->name);
+        node_set_str(n, "key", own_key(n));
     return shape_same(g, n);
 }
 
