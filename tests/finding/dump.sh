@@ -20,12 +20,12 @@ for plan in $plans; do
     run $plan --data tokens.bin --steps 2 --load w.safetensors --dump '*' -o $plan.st --dump-step 2 2>out
     said 'tensors of step 2 are in'
     "$FLOW_DIFF" one.st $plan.st >out || { cat out; fail "$plan"; }
-    awk '/tensors agree/ { exit $1 < 200 }' out || { cat out; fail "$plan: too few"; }
+    awk '/tensors agree/ { exit $1 < 190 }' out || { cat out; fail "$plan: too few"; }
 done
 
 # Named values that are fused away are there; patterns, and one block.
-run $plan --data tokens.bin --steps 1 --load w.safetensors --dump 'h[*].attn, h[2].ln_1#grad,logits' -o few.st
-[ "$(names few.st)" = "h[0].attn h[1].attn h[2].attn h[3].attn logits h[2].ln_1#grad" ] || fail "$(names few.st)"
+run $plan --data tokens.bin --steps 1 --load w.safetensors --dump 'h[*].attn, h[2].ln_1#grad,h[3]' -o few.st
+[ "$(names few.st)" = "h[0].attn h[1].attn h[2].attn h[3].attn h[3] h[2].ln_1#grad" ] || fail "$(names few.st)"
 "$FLOW_DIFF" few.st few.st >out
 said '6 tensors agree'
 refused run $plan --data tokens.bin --steps 1 --dump 'h[*].atn' -o no.st
@@ -45,8 +45,8 @@ said '^h\[2\].mlp F32\[8, 8, 16\] differs: max |a - b| 0.[45].* at \[[0-7], [0-7
 if "$FLOW_DIFF" w.safetensors x.safetensors >out; then cat out; fail "it does not see the weight"; fi
 said '^h.2.mlp.c_proj.bias F32\[16\] differs: .* at \[3\]'
 said '^1 of [0-9]* tensors differ'
-run $plan --data tokens.bin --steps 1 --load w.safetensors --dump head -o z.st               # the other name of it
-if "$FLOW_DIFF" few.st z.st >out; then fail "logits is not head"; fi
+run $plan --data tokens.bin --steps 1 --load w.safetensors --dump 'h[3].x@2' -o z.st         # the other name of it
+if "$FLOW_DIFF" few.st z.st >out; then fail "another name"; fi
 said 'no tensor in common'
-"$FLOW_DIFF" few.st z.st --rename 'he*=logits' >out || { cat out; fail "renamed"; }
+"$FLOW_DIFF" few.st z.st --rename 'h[3].*=h[3]' >out || { cat out; fail "renamed"; }
 said '1 tensors agree'
