@@ -230,6 +230,46 @@ static void losses(enum fl_type t)
     free(x), free(g);
 }
 
+/* The loss of a product without its logits, some rows at a time. */
+static void losses_of_products(enum fl_type t)
+{
+    enum { R = 19, V = 301, VALID = 290, D = 24 };
+    struct fl_linear_ce c = { .rows = R, .chunk = 8, .d = D, .n = V, .valid = VALID, .ignore = -100 };
+    float *x = numbers(R * D, 13, t), *w = numbers(V * D, 14, t), *g = numbers(R, 15, FL_F32);
+    int32_t ids[R];
+    static double l[VALID], loss[R], dx[R * D], dw[V * D];
+    memset(dx, 0, sizeof dx);
+    memset(dw, 0, sizeof dw);
+    for (int r = 0; r < R; r++) {
+        double sum = 0;
+        ids[r] = r == 4 ? -100 : r * 13 % VALID;
+        for (int v = 0; v < VALID; v++) {
+            l[v] = 0;
+            for (int k = 0; k < D; k++)
+                l[v] += (double)x[r * D + k] * w[v * D + k];
+            sum += exp(l[v]);
+        }
+        loss[r] = ids[r] < 0 ? 0 : log(sum) - l[ids[r]];
+        for (int v = 0; v < VALID && ids[r] >= 0; v++) {
+            double of = g[r] * (exp(l[v]) / sum - (v == ids[r]));
+            for (int k = 0; k < D; k++) {
+                dx[r * D + k] += of * w[v * D + k];
+                dw[v * D + k] += of * x[r * D + k];
+            }
+        }
+    }
+    void *px = placed(x, R * D, t), *pw = placed(w, V * D, t), *pg = placed(g, R, FL_F32), *pi = placed_ids(ids, R);
+    void *pl = piece(R * 4), *pdx = piece(R * D * 4), *pdw = piece(V * D * 4), *held = piece(c.chunk * V * 4);
+    if (t == FL_F32)
+        fl_linear_cross_entropy(pl, pdx, pdw, px, pw, pg, pi, held, &c);
+    else
+        fl_linear_cross_entropy_as(pl, pdx, pdw, px, pw, pg, pi, held, &c, t, t, t, FL_F32);
+    fl_holds("cross_entropy of x w", FL_F32, pl, loss, R, 1e-5);
+    fl_holds("cross_entropy dx", t, pdx, dx, R * D, most(t, 1e-5));
+    fl_holds("cross_entropy dw", FL_F32, pdw, dw, V * D, most(t, 1e-5));
+    free(x), free(w), free(g);
+}
+
 static void softmaxes(enum fl_type t)
 {
     enum { R = 41, N = 133 };
@@ -428,6 +468,7 @@ bool fl_selftest(struct fl_run *run)
         used = 0, norms(t);
         used = 0, softmaxes(t);
         used = 0, losses(t);
+        used = 0, losses_of_products(t);
         used = 0, tables(t);
         used = 0, attentions(t, 20);
         used = 0, attentions(t, 64);
