@@ -12,5 +12,5 @@ for plan in single:1 odd_tp2_uneven:2 odd_pieces:2 shard2_vee2_dp2:3; do
     build ${plan%:*} odd.flow --plan ${plan%:*} $size --set M=${plan#*:}
     run ${plan%:*} --data tokens.bin --steps 1 --dump '*' -o ${plan%:*}.st --check-finite --check-replicas
     "$FLOW_DIFF" single.st ${plan%:*}.st >out || { cat out; fail "$plan"; }
-    awk '/tensors agree/ { exit $1 < 160 }' out || { cat out; fail "$plan: too few"; }
+    awk '/tensors agree/ { exit $1 < 150 }' out || { cat out; fail "$plan: too few"; }
 done
