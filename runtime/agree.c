@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-void fl_agree(const char *complaint)
+void fl_agree(const char *complaint) { fl_agree_or(complaint, FL_EXIT_REFUSED); }
+
+void fl_agree_or(const char *complaint, int code)
 {
     int size, first, mine;
     FL_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
@@ -20,7 +22,7 @@ void fl_agree(const char *complaint)
     fl_peers_tell();
     fflush(NULL);
     MPI_Finalize();
-    exit(1);
+    exit(code);
 }
 
 static int votes[4], counted[4];

@@ -86,7 +86,7 @@ void fl_refuse(const char *fact, ...)
     MPI_Initialized(&up);
     if (up)
         MPI_Finalize();
-    exit(1);
+    exit(FL_EXIT_REFUSED);
 }
 
 void fl_mpi_check(int status, const char *call, const char *file, int line)

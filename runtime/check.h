@@ -28,7 +28,13 @@ void fl_watchdog_start(void);
 void fl_watchdog_broken(const char *what);           /* MPI has lost somebody: lets the watchdog report, if it can */
 /* Where this rank is; grows when it moves. */
 long fl_markers(const char **where, const char **what, const char **waits);
-__attribute__((noreturn)) void fl_end_job(void);     /* ends every rank, exit code 1 */
+/* What a run ends with, by which launch goes; 2 is a wrong command line. */
+enum {
+    FL_EXIT_ACCIDENT = 1,                            /* another start may help */
+    FL_EXIT_REFUSED = 3,                             /* it would be refused again */
+    FL_EXIT_DAMAGED = 4,                             /* so would this checkpoint, but there may be one before it */
+};
+__attribute__((noreturn)) void fl_end_job(void);     /* ends every rank, FL_EXIT_ACCIDENT */
 void fl_watchdog_stop(void);
 void fl_waiting(const char *peers);                  /* in a blocking wait from now on; NULL: no longer */
 void fl_alive(void);                                 /* something moves, if not the step */

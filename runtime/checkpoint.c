@@ -154,7 +154,7 @@ static void name_folder(const char *dir, int64_t done)
     save.fresh = fl_printf("%s/%s.new", save.home, save.name);
     if (fl_rank_number == 0 && ((mkdir(save.home, 0777) && errno != EEXIST) || mkdir(save.fresh, 0777)))
         complaint = fl_printf("cannot make %s: %s", save.fresh, strerror(errno));
-    fl_agree(complaint);
+    fl_agree_or(complaint, FL_EXIT_ACCIDENT);
 }
 
 static void begin_file(void)
@@ -250,7 +250,7 @@ static void settle_all(char *complaint)
         complaint = fl_printf("rank %d, checkpoint of step %lld: %s; %s%s", fl_rank_number, (long long)save.done,
                               complaint, last ? "complete is " : "there is none before it", last ? last : "");
     }
-    fl_agree(complaint);
+    fl_agree_or(complaint, FL_EXIT_ACCIDENT);
 }
 
 void fl_checkpoint_advance(void)
@@ -331,10 +331,10 @@ int64_t fl_checkpoint_load(struct fl_run *run, const char *dir)
         complaint = fl_printf("--resume %s: rank %d on %s does not see %s: all ranks need one directory, by the same "
                               "path", dir, fl_rank_number, host_name(), folder);
     fl_agree(complaint);
-    fl_agree(with_older(fl_manifest_read(&m, folder), dir, folder));
+    fl_agree_or(with_older(fl_manifest_read(&m, folder), dir, folder), FL_EXIT_DAMAGED);
     for (int i = fl_rank_number; i < m.nfile && !complaint; i += fl_program.nranks)
         complaint = fl_manifest_check(&m, i);
-    fl_agree(with_older(complaint, dir, folder));
+    fl_agree_or(with_older(complaint, dir, folder), FL_EXIT_DAMAGED);
     fl_state_take(&m);
     fl_at("--resume", "loading the checkpoint");
     fl_weights_load_files(run, folder, m.nfile, m.file, true);

@@ -333,5 +333,5 @@ void fl_weights_export(struct fl_run *run, const char *name, int64_t limit, bool
         free((char *)e.entry[i].name);
     free(e.entry);
     free(e.shard);
-    fl_agree(complaint);                             /* nobody ends the job before the file is whole */
+    fl_agree_or(complaint, FL_EXIT_ACCIDENT);        /* nobody ends the job before the file is whole */
 }

@@ -3,6 +3,7 @@
 #   plain    it runs the plan's ranks, and its exit code is theirs
 #   asked    SIGTERM to it: a checkpoint, exit code 0
 #   retries  a rank is killed twice: it starts from the last checkpoint, and ends with the bits of an undisturbed run
+#   damaged  the last checkpoint is: it goes on from the one before; what is refused is not tried again
 #   on_loss  a rank is killed: it goes on under another plan with fewer ranks, and hosts that do not answer are left out
 set -u
 flowc=$1 repo=$2 work=$3 row=$4
@@ -62,6 +63,25 @@ retries)
     [ "$(grep -c '^launch: .*start 1 of 3' out)" = 2 ] || { cat out; fail "not two accidents"; }
     cmp <(seq 1600) <(sed -n 's/{"step": \([0-9]*\), "loss".*/\1/p' m.jsonl) || fail "the metrics have not every step once"
     cmp <(cat whole/step_001600/tensors-*) <(cat ck/step_001600/tensors-*) || fail "other bits" ;;
+damaged)
+    plans dp2
+    run dp2 --steps 6 --save whole || fail "run"
+    run dp2 --steps 4 --save ck --save-every 2 || fail "run"
+    printf 'x' | dd of=ck/step_000004/tensors-00001-of-00002.safetensors bs=1 seek=700 conv=notrunc status=none
+    status=0
+    dp2/launch --data tokens.bin --resume ck --steps 6 --quiet 2>out || status=$?
+    [ $status = 4 ] && ! grep -q '^launch' out || { cat out; fail "exit code $status of a damaged checkpoint"; }
+    dp2/launch --retries 1 --data tokens.bin --resume ck --save ck --steps 6 --quiet 2>out || { cat out; fail "exit code $?"; }
+    grep -q '^launch: going on from .*ck/step_000002$' out || { cat out; fail "it does not say what it goes on from"; }
+    cmp <(cat whole/step_000006/tensors-*) <(cat ck/step_000006/tensors-*) || fail "other bits"
+    rm -rf ck/step_000002
+    printf 'x' | dd of=ck/step_000006/tensors-00001-of-00002.safetensors bs=1 seek=700 conv=notrunc status=none
+    status=0
+    dp2/launch --retries 3 --data tokens.bin --resume ck --steps 8 --quiet 2>out || status=$?
+    [ $status = 4 ] && [ "$(grep -c '^launch: going on' out)" = 1 ] || { cat out; fail "exit code $status where all are damaged"; }
+    status=0
+    dp2/launch --retries 3 --data nowhere.bin --steps 2 --quiet 2>out || status=$?
+    [ $status = 3 ] && [ "$(grep -c 'cannot open nowhere.bin' out)" = 1 ] || { cat out; fail "exit code $status, or tried again"; } ;;
 on_loss)
     plans dp4 dp2
     printf 'localhost slots=8\nnowhere.invalid slots=8\n' >hosts

@@ -56,28 +56,28 @@ run 1 --steps 2 --resume nowhere --load one.st --quiet
 
 # what is refused
 set +e; $mpirun -n 1 "${bigram}2" 2>err.txt; got=$?; set -e
-[ $got = 1 ] && grep -q 'compiled with plan dp for 2 ranks, but 1 was started' err.txt || fail "wrong number of ranks: $(cat err.txt)"
+[ $got = 3 ] && grep -q 'compiled with plan dp for 2 ranks, but 1 was started' err.txt || fail "wrong number of ranks: $(cat err.txt)"
 rejects 2 'unknown option --stepz' 2 --stepz 3
-rejects 1 'no checkpoint in nowhere' 2 --resume nowhere
+rejects 3 'no checkpoint in nowhere' 2 --resume nowhere
 mkdir mine && echo precious >mine/file && mkfifo pipe
-rejects 1 'mine: it exists and is no directory of checkpoints' 2 --steps 1 --save mine
-rejects 1 'pipe exists and is no plain file' 2 --steps 1 --export pipe
-rejects 1 'cannot make nowhere/ck.new' 2 --steps 1 --save nowhere/ck
+rejects 3 'mine: it exists and is no directory of checkpoints' 2 --steps 1 --save mine
+rejects 3 'pipe exists and is no plain file' 2 --steps 1 --export pipe
+rejects 3 'cannot make nowhere/ck.new' 2 --steps 1 --save nowhere/ck
 [ "$(cat mine/file)" = precious ] && [ -p pipe ] && [ ! -e mine.new ] && [ ! -e pipe.part ] || fail "something was replaced"
-rejects 1 'cannot open none.bin, data of bigram.flow:9' 2 --data none.bin
+rejects 3 'cannot open none.bin, data of bigram.flow:9' 2 --data none.bin
 printf '\001\000\377\000' >bad.bin; cat train.bin >>bad.bin
-rejects 1 'token 1 is 255, but the vocabulary of bigram.flow:9 has 250' 2 --data bad.bin
+rejects 3 'token 1 is 255, but the vocabulary of bigram.flow:9 has 250' 2 --data bad.bin
 head -c 100 train.bin >short.bin
-rejects 1 'has 50 tokens; one step' 1 --data short.bin
+rejects 3 'has 50 tokens; one step' 1 --data short.bin
 head -c 1000 one.st >cut.st
-rejects 1 'cut.st' 2 --load cut.st
+rejects 3 'cut.st' 2 --load cut.st
 sed 's/"w"/"x"/' one.st >named.st
-rejects 1 'missing: w' 2 --load named.st
+rejects 3 'missing: w' 2 --load named.st
 grep -q 'not in the program: x' err.txt || fail "extra tensor not listed"
 printf x | dd of=ck/step_000006/tensors-00001-of-00002.safetensors bs=1 seek=5000 conv=notrunc 2>/dev/null
-rejects 1 'is damaged' 2 --resume ck
+rejects 4 'is damaged' 2 --resume ck
 mv held.bin away.bin
-rejects 1 'cannot open held.bin' 1 --steps 1
+rejects 3 'cannot open held.bin' 1 --steps 1
 run 1 --steps 1 --data train.bin 2>note.txt >/dev/null
 grep -q 'no evaluation' note.txt || fail "no note about the missing held-out data"
 echo ok
