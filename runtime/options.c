@@ -1,6 +1,7 @@
 /* Reading the command line. One table holds every option: its name, its argument, what it does and where it goes. */
 #include "options.h"
 #include "check.h"
+#include "fl_defaults.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ static bool size(const char *text, int64_t *v)
 
 bool fl_options_read(struct fl_options *o, int argc, char **argv)
 {
-    *o = (struct fl_options){ .steps = -1, .keep = 2, .trace_steps = 3, .save_memory = (int64_t)1 << 30 };
+    *o = (struct fl_options){ .steps = -1, .keep = 2, .trace_steps = 3, .save_memory = FL_SAVE_MEMORY };
     const struct option table[] = {
         { "--data", "F", "training data instead of the program's file", TEXT, &o->data },
         { "--eval-data", "F", "held-out data instead of the program's file", TEXT, &o->eval_data },

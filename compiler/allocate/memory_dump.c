@@ -1,4 +1,5 @@
 /* --emit=memory: what each stage's ranks hold, class by class, and every buffer with its place and source line. */
+#include "../../runtime/fl_defaults.h"
 #include "../passes.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -60,7 +61,22 @@ static void dump_in_flight(FILE *to, const struct stage *s, bool splits)
     fputs(")\n", to);
 }
 
-static void dump_text(FILE *to, const struct stage *s, bool splits)
+/* What --save may take beside all this while the disk is busy: no rank copies more than all tensors of a checkpoint. */
+static int64_t saving(const struct module *m)
+{
+    double bytes = 0;
+    for (int i = 0; i < arrlen(m->params); i++) {
+        double one = type_bytes[m->params[i]->type];
+        for (int d = 0; d < m->params[i]->ndim; d++)
+            one *= (double)m->params[i]->dim[d]->size;
+        for (int k = 0; k < arrlen(m->params[i]->stack); k++)
+            one *= (double)m->params[i]->stack[k];
+        bytes += one;
+    }
+    return bytes < (double)FL_SAVE_MEMORY ? (int64_t)bytes : FL_SAVE_MEMORY;
+}
+
+static void dump_text(FILE *to, const struct module *m, const struct stage *s, bool splits)
 {
     fprintf(to, "stage %d: %lld bytes per rank\n", s->index,
             (long long)(s->arena_bytes + s->link_bytes + s->packing_bytes));
@@ -78,6 +94,9 @@ static void dump_text(FILE *to, const struct stage *s, bool splits)
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "slots of links", (long long)s->link_bytes);
     if (s->packing_bytes)
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "packing", (long long)s->packing_bytes);
+    if (m->train.present)
+        fprintf(to, "    %-20s %14lld  (with --save, at most: host memory that waits for the disk; see --save-memory)\n", "saving",
+                (long long)saving(m));
     fprintf(to, "    %12s %12s %7s %6s %11s  %-18s %-24s %s\n", "offset", "bytes", "blocks", "slots", "points", "class",
             "source", "tensor");
     struct buffer **list = sorted(s);
@@ -120,9 +139,9 @@ void memory_dump(FILE *to, struct module *m, bool json)
         if (json)
             json_array_append_new(stages, stage_json(&p->stages[i], m->plan->split_backward));
         else
-            dump_text(to, &p->stages[i], m->plan->split_backward);
+            dump_text(to, m, &p->stages[i], m->plan->split_backward);
     }
-    json_t *all = json_pack("{s:s, s:o}", "plan", m->plan->name, "stages", stages);
+    json_t *all = json_pack("{s:s, s:I, s:o}", "plan", m->plan->name, "saving_bytes", (json_int_t)saving(m), "stages", stages);
     if (json) {
         json_dumpf(all, to, JSON_INDENT(1));
         fputc('\n', to);

@@ -157,7 +157,8 @@ beside)
     [ "$(cat ck/latest)" = step_000200 ] && [ ! -e ck.new ] || fail "$(ls ck)"
     run dp2 --steps 20 --save quick --save-every 10
     run dp2 --steps 20 --save small --save-every 10 --save-memory 1K
-    "$same" quick/step_000020 small/step_000020 && "$same" quick/step_000010 small/step_000010 || fail "a small memory writes otherwise" ;;
+    "$same" quick/step_000020 small/step_000020 && "$same" quick/step_000010 small/step_000010 || fail "a small memory writes otherwise"
+    "$flowc" gpt.flow --plan dp2 $size --emit=memory | grep -q '^    saving  *[1-9][0-9]*  (with --save' || fail "--emit=memory is silent" ;;
 old)
     plans single dp2
     run single --steps 5 --save ck
