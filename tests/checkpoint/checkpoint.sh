@@ -8,6 +8,7 @@
 #   J7      tp 4 to tp 2, again and again: the same bytes every time
 #   J10     J1 with tensor parallelism on both sides, of other widths
 #   U1      dp 4 to dp 2: the reader goes on at the same token
+#   ramp    a run with another N goes on at the same token, shuffled or not
 #   files   every rank writes its part; each file is in the manifest with its checksum; sizes are alike
 #   keep    the last n and every m-th stay
 #   beside  training goes on while the disk takes its time, and a little memory is enough
@@ -120,6 +121,22 @@ J7)
 U1)
     across dp4 dp2
     grep -A1 '"positions"' "$(manifest ck)" | tail -n 1 | grep -q "^ *$((5 * 24 * 8))$" || fail "position: $(cat "$(manifest ck)")" ;;
+ramp)
+    sed 's/next_token("input.bin", u16)/next_token("input.bin", u16, shuffle = true)/' gpt.flow >shuffled.flow
+    ! cmp -s gpt.flow shuffled.flow || fail "nothing is shuffled"
+    for order in gpt shuffled; do                    # the rate is 0: a loss tells what was read
+        build small single $order.flow --set N=12 --set lr=0 --set floor=0
+        build large dp2 $order.flow --set lr=0 --set floor=0
+        rm -rf ck all.jsonl rest.jsonl
+        run small --steps 9 --metrics all.jsonl
+        run small --steps 3 --save ck
+        run large --steps 6 --resume ck --save ck --metrics rest.jsonl
+        numbers all.jsonl 4 | awk '{ s += $2 / 2 } NR % 2 == 0 { print 3 + NR / 2, s; s = 0 }' >a
+        numbers rest.jsonl 4 >b
+        paste a b | awk 'NF != 4 || $1 != $3 || ($2 - $4) ^ 2 > 25e-12 { print; bad = 1 } END { exit bad || NR != 3 }' || fail "$order: other rows"
+        grep -A1 '"positions"' "$(manifest ck)" | tail -n 1 | grep -q "^ *$((3 * 12 * 8 + 3 * 24 * 8))$" || [ $order = shuffled ] ||
+            fail "position: $(cat "$(manifest ck)")"
+    done ;;
 files)
     plans dp4 tp2_pp2_uneven
     for plan in dp4 tp2_pp2_uneven; do
