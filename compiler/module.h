@@ -51,6 +51,7 @@ struct param {
     bool is_state;               /* `state`, or optimizer state: not differentiated */
     bool frozen;
     double decay;                /* weight decay, 0 when no `decay on` pattern names it */
+    int rows;                    /* muon: it is a matrix, whose rows are so many of its dims; 0: none */
     double lr_scale;             /* factor on the learning rate, 1 when no `lr_scale on` pattern names it */
     struct layout lay;           /* storage layout, one for all entries; set by shard */
     unsigned flat;               /* axes over which its update is shared out (`shard`): its piece is stored so that it can be

@@ -89,9 +89,13 @@ struct optimizer {
     bool (*has_states)(const struct train_spec *t);      /* NULL: always */
     struct optimizer_setting setting[MAX_SETTING + 1];             /* besides lr and decay; name NULL at the end */
     const struct op *redo;                               /* the same once more, from copies kept, when a deferred norm asks */
+    const struct op *others;                             /* .. updates what is no matrix (muon); NULL: it is for all */
     bool follows;                                        /* operand 1 is made in the same update: it is no gradient */
 };
-struct param *updated_param(const struct node *n);       /* what an update or a copy kept for it is of; NULL: no such node */
+/* Is it a part of a parameter's update, made wherever the parameter is? Those that are neither an optimizer nor `store` or
+ * `copy` have the parameter as attribute "updates". */
+bool updates_param(const struct node *n);
+struct param *updated_param(const struct node *n);       /* of which parameter */
 const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */
 const char *optimizer_names(const char *last);           /* all, `last` before the last one: " and " */
 double *setting_of(struct train_spec *t, const struct optimizer_setting *s);

@@ -598,6 +598,10 @@ void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float 
              float beta1, float beta2, float eps, float decay, float lr_scale); /* decay in the gradient, not apart */
 void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
              float beta2, float decay, float lr_scale); /* the update is lr times a sign */
+/* Muon, before and after the momentum is made orthogonal: m is the next one, u what it looks ahead to; o is u made orthogonal. */
+void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *g, const float *scale, int64_t n, float momentum);
+void fl_muon(const struct fl_step *s, float *w, const float *o, const float *scale, int64_t n, float factor, float decay,
+             float lr_scale);
 /* e = decay e + (1 - decay) w, and w in the first update; w is the new weight. Gathered in a launch behind that of updates. */
 void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay);
 /* After an update without a scale: nothing when *scale is 1, else the same update by *scale from the copies kept before it. */

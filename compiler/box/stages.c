@@ -218,7 +218,7 @@ void boxer_clone_root(struct boxer *b, struct node *n)
     } else if (b->replicated[n->id]) {
         for (int s = 0; s < stages; s++)
             boxer_clone(b, s, n, boxer_root(b, s, n->phase), n->phase);
-    } else if ((n->op->optimizer || n->op == &op_store || n->op == &op_copy) && updated_param(n)) {
+    } else if (updates_param(n) && updated_param(n)) {
         bool any = false;
         for (int s = 0; s < stages; s++)
             if (updates_here(b, n, s)) {

@@ -23,5 +23,8 @@ struct differentiation {
 void find_needs(struct differentiation *d);                              /* needs.c; also fills trained[] */
 bool backward(struct differentiation *d);                                /* backward.c */
 void update(struct differentiation *d);                                  /* update.c */
+void update_states(struct graph *g, struct value *scale);                /* states.c: `update s = x` */
+/* A chain of products behind x, made for p in `at` (orthogonal.c); *larger: the larger side of the matrix. */
+struct value *orthogonal(struct graph *g, struct region *at, struct value *x, struct param *p, double *larger);
 struct trained *trained_find(struct differentiation *d, const struct param *p);   /* NULL when not trained */
 #endif

@@ -6,6 +6,7 @@
  * that is new. What belongs to parameters of a repeat body is in a repeat of the update phase that walks the same blocks. */
 #include "../module.h"
 #include "tape.h"
+#include <math.h>
 #include <string.h>
 
 struct builder {
@@ -121,20 +122,62 @@ static void store_all(struct builder *b, struct region *at, struct trained *t, c
         store(b, at, t, t->old[k], n->out[k]);
 }
 
+static const struct op *optimizer_of(const struct builder *b)
+{
+    const struct op *op = b->d->g->module->train.optimizer;
+    return op->optimizer->others ? op->optimizer->others : op;
+}
+
 /* What the optimizer reads besides the gradient. */
 static void read_old(struct builder *b, struct region *at, struct trained *t)
 {
     struct train_spec *spec = &b->d->g->module->train;
-    const struct optimizer *o = spec->optimizer->optimizer;
+    const struct optimizer *o = optimizer_of(b)->optimizer;
     t->old[0] = t->value;
     for (int k = 0; o->state[k] && (!o->has_states || o->has_states(spec)); k++)
         t->old[1 + k] = state(b, at, t, mem_printf("#%s", o->state[k]));
 }
 
+/* A matrix: its momentum, that made orthogonal, and the step along it. The factor is that of J. Liu et al., Muon is Scalable
+ * for LLM Training, 2025: entries of an update have the size that AdamW's have, so that one rate serves both, and it does not
+ * matter which side is called the rows. */
+static void apply_muon(struct builder *b, struct region *at, struct trained *t)
+{
+    struct train_spec *spec = &b->d->g->module->train;
+    struct value *m = state(b, at, t, "#m");
+    struct node *n = make(b, at, &op_muon_momentum, t), *u;
+    double larger;
+    node_in(n, m);
+    node_in(n, t->grad);
+    node_in(n, b->scale);
+    node_set_ptr(n, "param", t->param);
+    node_set_num(n, "momentum", spec->momentum);
+    node_finish(b->d->g, n);
+    n->out[1]->path = mem_printf("%s#ahead", t->param->path);
+    store(b, at, t, m, n->out[0]);
+    struct value *o = orthogonal(b->d->g, at, n->out[1], t->param, &larger);
+    u = make(b, at, &op_muon, t);
+    node_in(u, t->value);
+    node_in(u, o);
+    node_in(u, b->scale);
+    node_set_ptr(u, "param", t->param);
+    node_set_ptr(u, "train", spec);
+    node_set_num(u, "factor", 0.2 * sqrt(larger));
+    node_set_num(u, "decay", t->param->decay);
+    node_set_num(u, "lr_scale", t->param->lr_scale);
+    node_finish(b->d->g, u);
+    t->made = u->out[0];
+    store(b, at, t, t->value, u->out[0]);
+}
+
 static void apply(struct builder *b, struct region *at, struct trained *t)
 {
+    if (t->param->rows) {
+        apply_muon(b, at, t);
+        return;
+    }
     read_old(b, at, t);
-    store_all(b, at, t, optimize(b, at, t, b->d->g->module->train.optimizer, t->old, b->scale, NULL));
+    store_all(b, at, t, optimize(b, at, t, optimizer_of(b), t->old, b->scale, NULL));
 }
 
 static void apply_ahead(struct builder *b, struct region *at, struct trained *t)

@@ -156,6 +156,17 @@ static double factor_of(struct frame *f, struct ast *s)
     return v;
 }
 
+/* rows = 2 on [..]: these are matrices, whose rows are their first two dims. */
+static int rows_of(struct frame *f, struct ast *s)
+{
+    int64_t v = 0;
+    if (ast_kid(s, 1))
+        return const_int(f, ast_kid(s, 0), 1, "the number of dims that are rows", &v) && v < MAX_DIM ? (int)v : 0;
+    diag_help(diag_error(E_BLOCK_LINE, s->span, "which parameters are matrices?"),
+              "write `rows = 1 on [h[*].mlp.up_weight]`: the first dim is the rows, the others are the columns");
+    return 0;
+}
+
 static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
 {
     static const char *const common[] = {"lr", "decay", "lr_scale", NULL};
@@ -173,9 +184,13 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
         arrput(words, settings[k].name);
     arrput(words, common[1]);
     arrput(words, common[2]);
+    if (t->optimizer->optimizer->others)
+        arrput(words, "rows");
     arrput(words, NULL);
     settings_once(a);
-    bool lr = false;
+    bool lr = false, rows = false;
+    if (t->optimizer == &op_muon)
+        t->momentum = 0.95;
     for (int i = 1; i < ast_count(a); i++) {
         struct ast *s = a->kids[i];
         if (!settings_word(s, name->name, words))
@@ -185,6 +200,9 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
             learning_rate(f, s, t);
         else if (is(s, "decay") || is(s, "lr_scale"))
             factor_of(f, s);
+        else if (is(s, "rows"))
+            rows_of(f, s);
+        rows |= is(s, "rows");
         for (int k = 0; settings[k].name; k++)
             if (is(s, settings[k].name))
                 set_num(f, s, 0, s->name, setting_of(t, &settings[k]));
@@ -192,6 +210,10 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
     if (!lr)
         diag_help(diag_error(E_BLOCK_LINE, a->span, "the optimizer lacks its learning rate"),
                   "add lr = cosine(peak = .., warmup = .., floor = ..) or lr = 1e-3");
+    if (t->optimizer->optimizer->others && !rows)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "%s has no matrices to update", name->name),
+                  "add `rows = 1 on [h[*].mlp.*_weight]`; what is not named there is updated by %s",
+                  t->optimizer->optimizer->others->name);
     for (int k = 0; settings[k].name; k++)
         if (*setting_of(t, &settings[k]) >= settings[k].most) {
             diag_error(E_BLOCK_LINE, a->span, "%s is less than %s", settings[k].name, const_text(settings[k].most));
@@ -281,6 +303,9 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
         }
     }
     t->seed = (uint64_t)seed;
+    if (t->deferred && t->optimizer && !t->optimizer->optimizer->redo)
+        diag_help(diag_error(E_BLOCK_LINE, block->span, "an update by %s cannot be done again", t->optimizer->name),
+                  "`clip_norm c` without `deferred` waits for the norm and gives the same numbers");
     if (!steps)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"),
                   "add a line such as `steps 1000`");
@@ -368,12 +393,31 @@ struct ast **train_patterns(struct elab *e)
         for (int k = 0; k < ast_count(frozen); k++)
             arrput(list, frozen->kids[k]);
         for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
-            struct ast *on = is(s->kids[j], "decay") || is(s->kids[j], "lr_scale") ? ast_kid(s->kids[j], 1) : NULL;
+            bool grouped = is(s->kids[j], "decay") || is(s->kids[j], "lr_scale") || is(s->kids[j], "rows");
+            struct ast *on = grouped ? ast_kid(s->kids[j], 1) : NULL;
             for (int k = 0; k < ast_count(on); k++)
                 arrput(list, on->kids[k]);
         }
     }
     return list;
+}
+
+static void set_rows(struct elab *e, struct ast *line)
+{
+    struct frame top = {.e = e};
+    int rows = rows_of(&top, line);
+    for (int k = 0; k < arrlen(e->m->params) && rows; k++) {
+        struct param *p = e->m->params[k];
+        if (p->is_state || !covered(e, ast_kid(line, 1), p))
+            continue;
+        if (rows >= p->ndim) {
+            struct diag *d = diag_error(E_SHAPE, line->span, "%s has %d dim%s, so it is no matrix with %d of them as rows",
+                                        p->path, p->ndim, p->ndim == 1 ? "" : "s", rows);
+            diag_label(d, p->span, "declared here");
+            return;
+        }
+        p->rows = rows;
+    }
 }
 
 void params_rules(struct elab *e)
@@ -389,6 +433,8 @@ void params_rules(struct elab *e)
         for (int j = 1; s->kind == AST_BLOCK && j < ast_count(s); j++) {
             struct ast *line = s->kids[j], *on = ast_kid(line, 1);
             bool decay = is(line, "decay");
+            if (is(line, "rows") && e->m->train.optimizer && e->m->train.optimizer->optimizer->others && on)
+                set_rows(e, line);
             if (!decay && !is(line, "lr_scale"))
                 continue;
             struct frame top = {.e = e};

@@ -385,10 +385,17 @@ static enum memory_class class_of(const struct work *w, const struct node *n)
     return n->op->flags & OP_BOXING ? MEM_COMM : MEM_LOCAL;
 }
 
-/* An optimizer works in place: result 0 lies where the parameter does, the others where its states do. */
+/* An optimizer works in place: result 0 lies where the parameter does, the others where its states do. What it makes besides
+ * (muon_momentum) has a place of its own. */
 static void place_updated(struct work *w, struct node *n, int k)
 {
-    share(w, n->out[k], n->in[k ? k + 1 : 0]);
+    int states = 0;
+    while (n->op->optimizer->state[states])
+        states++;
+    if (k > states)
+        own(w, n->out[k], MEM_LOCAL);
+    else
+        share(w, n->out[k], n->in[k ? k + 1 : 0]);
 }
 
 /* A parameter put together of its new shares is so in its place. */

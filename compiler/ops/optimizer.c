@@ -186,7 +186,7 @@ void update_redo(struct reference *r, int states, void (*update)(struct referenc
     update(&from_kept);
 }
 
-static const struct op *const optimizers[] = {&op_adamw, &op_adam, &op_sgd, &op_lion, NULL};
+static const struct op *const optimizers[] = {&op_adamw, &op_adam, &op_sgd, &op_lion, &op_muon, NULL};
 
 const struct op *optimizer_find(const char *name)
 {
@@ -204,8 +204,15 @@ const char *optimizer_names(const char *last)
     return s;
 }
 
+bool updates_param(const struct node *n)
+{
+    return n->op->optimizer || n->op == &op_store || n->op == &op_copy || node_attr(n, "updates");
+}
+
 struct param *updated_param(const struct node *n)
 {
+    if (node_attr(n, "updates"))
+        return node_ptr(n, "updates");
     const struct node *def = n->in[0]->def;
     while (def && def->op->optimizer)
         def = def->in[0]->def;

@@ -235,7 +235,7 @@ static void place_update(struct placing *p)
             n->stage = forward ? forward->stage : p->last;
             continue;
         }
-        const struct param *updated = n->op->optimizer || n->op == &op_copy ? updated_param(n) : NULL;
+        const struct param *updated = updates_param(n) && n->op != &op_store ? updated_param(n) : NULL;
         int stage = updated ? param_stage(p, updated) : -1;
         for (int k = 0; k < arrlen(n->in) && stage < 0; k++)
             if (n->in[k] && n->in[k]->def && n->in[k]->def->op == &op_param)

@@ -134,6 +134,33 @@ void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const 
     }
 }
 
+void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *g, const float *scale, int64_t n, float momentum)
+{
+    float by = scale ? *scale : 1, rest = 1 - momentum;
+    (void)s;
+    if (isnan(by)) {
+        fl_copy(u, m, n, sizeof *u);
+        return;
+    }
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++) {
+        float d = rest * (g[i] * by);
+        m[i] = momentum * m[i] + d;
+        u[i] = momentum * m[i] + d;
+    }
+}
+
+void fl_muon(const struct fl_step *s, float *w, const float *o, const float *scale, int64_t n, float factor, float decay,
+             float lr_scale)
+{
+    float lr = s->lr * lr_scale, shrink = 1 - lr * decay, by = lr * factor;
+    if (scale && isnan(*scale))
+        return;
+#pragma omp parallel for simd if (n > FL_GRAIN)
+    for (int64_t i = 0; i < n; i++)
+        w[i] = w[i] * shrink - by * o[i];
+}
+
 void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay)
 {
     float keep = s->update > 0 ? decay : 0, rest = 1 - keep;

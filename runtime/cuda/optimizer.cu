@@ -13,12 +13,13 @@
 
 constexpr int64_t CHUNK = 16 * FL_BLOCK;
 
-enum kind { SQUARES, ADAMW, ADAM, SGD, LION, EMA };
+enum kind { SQUARES, ADAMW, ADAM, SGD, LION, EMA, MUON_MOMENTUM, MUON };
 struct item {
     int64_t n, first;                    /* elements; number of its first block */
     float *w, *m, *v;                    /* SQUARES: w is the result; SGD: m is the momentum or NULL; LION: no v */
     const float *g, *scale, *from_w, *from_m, *from_v;
-    float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum; EMA: beta1 is its decay, w the average, g the weight */
+    float beta1, beta2, eps, decay;      /* SGD: beta1 is the momentum; EMA: beta1 is its decay, w the average, g the weight;
+                                            MUON_MOMENTUM: w the momentum, m what it looks ahead to; MUON: g is o, eps its factor */
     float lr_scale;
     int kind;
     bool redo, quads;                    /* quads: all start at multiples of 16 bytes */
@@ -51,6 +52,13 @@ static __device__ __forceinline__ void sgd(const item &t, float &w, float &m, fl
     w -= lr * gi;
 }
 
+static __device__ __forceinline__ void muon_momentum(const item &t, float &m, float &ahead, float g, float by)
+{
+    float d = (1 - t.beta1) * (g * by);
+    m = t.beta1 * m + d;
+    ahead = t.beta1 * m + d;
+}
+
 /* W elements from i on; W is 4 or 1. */
 template <int W, typename Q> static __device__ __forceinline__ void update(const item &t, int64_t i, float by, float lr, const float *correct)
 {
@@ -69,6 +77,10 @@ template <int W, typename Q> static __device__ __forceinline__ void update(const
             adam(t, wx[e], mx[e], vx[e], gx[e], by, lr, correct);
         else if (t.kind == LION)
             lion(t, wx[e], mx[e], gx[e], by, lr);
+        else if (t.kind == MUON)
+            wx[e] = wx[e] * (1 - lr * t.decay) - lr * t.eps * gx[e];
+        else if (t.kind == MUON_MOMENTUM)
+            muon_momentum(t, wx[e], mx[e], gx[e], by);
         else if (t.kind == EMA)
             wx[e] = correct[0] * wx[e] + (1 - correct[0]) * gx[e];
         else
@@ -165,10 +177,12 @@ static const struct fl_step *step;
 
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(quad) == 0; }
 
-/* Averages read what updates make, so they are a launch of their own. */
+/* Squares may be of what an update makes (muon), and averages are: neither goes into one launch with updates. */
+static int launch_of(int kind) { return kind == SQUARES ? 0 : kind == EMA ? 2 : 1; }
+
 static void gather(item t, const struct fl_step *s)
 {
-    if (waiting.count && (t.kind == EMA) != (waiting.list[waiting.count - 1].kind == EMA))
+    if (waiting.count && launch_of(t.kind) != launch_of(waiting.list[waiting.count - 1].kind))
         fl_gathered();
     if (waiting.count == room) {
         room = room ? 2 * room : 64;
@@ -320,4 +334,16 @@ extern "C" void fl_lion_redo(const struct fl_step *s, float *w, const float *g, 
 extern "C" void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay)
 {
     gather_update(EMA, s, e, w, NULL, NULL, scale, e, NULL, NULL, false, n, decay, 0, 0, 0, 1);
+}
+
+extern "C" void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *g, const float *scale, int64_t n,
+                                 float momentum)
+{
+    gather_update(MUON_MOMENTUM, s, m, g, u, NULL, scale, m, u, NULL, false, n, momentum, 0, 0, 0, 1);
+}
+
+extern "C" void fl_muon(const struct fl_step *s, float *w, const float *o, const float *scale, int64_t n, float factor,
+                        float decay, float lr_scale)
+{
+    gather_update(MUON, s, w, o, NULL, NULL, scale, w, NULL, NULL, false, n, 0, 0, factor, decay, lr_scale);
 }

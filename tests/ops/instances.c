@@ -273,6 +273,7 @@ static void update(struct node *n, struct dim **out)
 static void slowly(struct node *n, struct dim **out)
 {
     node_set_num(n, "decay", 0.9);
+    node_set_num(n, "momentum", 0.9);
 }
 
 #define BINARY(id, t)                                                                                                  \
@@ -362,6 +363,7 @@ const struct instance instances[] = {
     {&op_adam, "f MN, f MN, f MN, p MN, p", update}, {&op_lion, "f MN, f MN, f MN, p", update},
     {&op_adam_redo, "f M, f M, f M, p M, c, f M, f M, p M", update},
     {&op_lion_redo, "f MN, f MN, f MN, c, f MN, f MN", update},
+    {&op_muon_momentum, "f MN, f MN, p", slowly}, {&op_muon, "f MN, f MN, p", update},
     {&op_ema, "f MN, f MN, p", slowly}, {&op_ema, "f V, f V, -", slowly},
     {&op_store, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
