@@ -40,7 +40,7 @@ static void flow_error(const struct span *at, struct scan *s, const char *text);
 /* Words at the start of a statement. */
 %token IMPORT "import" DIM "dim" CONST "const" LAYER "layer" MODEL "model" PLAN "plan" TRAIN "train"
 %token EVALUATE "evaluate" SAMPLE "sample" FILES "files" CLUSTER "cluster" OP "op"
-%token PARAM "param" STATE "state" REPEAT "repeat" RETURN "return" OUTPUT "output" METRIC "metric"
+%token PARAM "param" STATE "state" UPDATE "update" REPEAT "repeat" RETURN "return" OUTPUT "output" METRIC "metric"
 %token MESH "mesh" MICROBATCHES "microbatches" PIPELINE "pipeline" SPLIT "split" SBP "sbp" PIN "pin" SAVE "save"
 %token PLACE "place" SHARD "shard" OFFLOAD "offload" BUCKETS "buckets" PREFETCH "prefetch" KEEP "keep" RECOMPUTE "recompute"
 %token PRECISION "precision" MEMORY "memory" EXPECT "expect" STRICT "strict"
@@ -184,6 +184,7 @@ statement:
 | targets                               { $$ = unused_value(s, @$, $1); }
 | "param" NAME ":" type "=" expr        { $$ = NAMED(PARAM, @$, @2, $2, 2, $4, $6); }
 | "state" NAME ":" type "=" expr        { $$ = NAMED(STATE, @$, @2, $2, 2, $4, $6); }
+| "update" NAME "=" expr                { $$ = NAMED(UPDATE, @$, @2, $2, 1, $4); }
 | "repeat" size body                    { $$ = MAKE(REPEAT, @$, NULL, 2, $2, $3); }
 | "repeat" size "as" NAME body          { $$ = NAMED(REPEAT, @$, @4, $4, 2, $2, $5); }
 | "repeat" error body                   { $$ = NULL; yyerrok; }

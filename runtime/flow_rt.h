@@ -73,7 +73,7 @@ struct fl_param {
     int flat[FL_MAX_AXIS];
     enum fl_init init;
     double init_a, init_b;
-    bool state;                          /* optimizer state: in checkpoints, not in --load and --export */
+    bool state;                          /* the optimizer's: in checkpoints, not in --load and --export */
     bool owner;                          /* this class writes it to files (of several stages that hold it, the first) */
     const char *file_name;               /* "h.{0}.attn.c_attn.weight"; NULL: its path with indices */
     int file_ndim;                       /* 0: file_shape as the tensor's */

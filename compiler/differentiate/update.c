@@ -356,6 +356,7 @@ void update(struct differentiation *d)
         visit(&b, d->g->root, d->g->root);
     read_averages(m->graph[ENTRY_EVALUATE], m->evaluate.ema);
     read_averages(m->graph[ENTRY_SAMPLE], m->sample.ema);
+    update_states(d->g, b.scale);
     join_pieces(m);
     output(d, "loss", d->g->loss);
     output(d, "grad_norm", norm);

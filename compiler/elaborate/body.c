@@ -103,6 +103,9 @@ void body_run(struct frame *f, struct ast *body)
         case AST_STATE:
             param_run(f, a);
             break;
+        case AST_UPDATE:
+            update_run(f, a);
+            break;
         case AST_ASSIGN:
             assign(f, a);
             break;

@@ -406,6 +406,8 @@ struct item expr_call(struct frame *f, struct ast *a)
         return layer_call(f, d, a, NULL);
     if (d && d->kind == DECL_OP)
         return d->state == DECL_READY ? call_op(f, d->op, a, NULL, false) : POISON;
+    if (!strcmp(callee->name, "in_train"))
+        return in_train(f, a);
     /* These may be about numbers alone; the arguments tell. */
     struct item *items = NULL;
     bool evaluated = false, numbers = false;

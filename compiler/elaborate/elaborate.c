@@ -206,6 +206,7 @@ static void build_entry(struct elab *e, struct decl *model, enum entry entry)
     e->g = e->m->graph[entry] = graph_new(e->m, entry);
     e->named = NULL;
     e->scales = NULL;
+    e->updates = NULL;
     e->inputs = NULL;
     e->labels = NULL;
     e->calls = 0;

@@ -6,6 +6,7 @@
  *     expr.c          expressions to nodes          call.c   calls of ops      index.c  x[..]
  *     layer.c         calls of layers: label.c their paths, header.c their arguments, body.c their statements
  *     repeat.c        carried names                 params.c param, state, inputs
+ *     state.c         updates of states
  *     denominators.c  counts that are still open
  *     mesh.c plan.c   the chosen plan               train.c data.c files.c     the other blocks
  *     match.c         every pattern matches something
@@ -49,6 +50,7 @@ struct elab {
     struct { int key; int value; } *named;           /* value id -> how firmly its path is set, see value_name */
     struct { int key; struct scale *value; } *scales;/* value id -> denominators.c */
     struct value **inputs;                           /* model inputs, in order */
+    struct { int key; struct span value; } *updates; /* value id of a state -> where it is updated */
 };
 
 void names_collect(struct elab *e);                  /* follows imports, declares everything once */
@@ -184,6 +186,8 @@ void output_run(struct frame *f, struct ast *a);                     /* elaborat
 struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, struct ast *label);
 void repeat_run(struct frame *f, struct ast *a);
 void param_run(struct frame *f, struct ast *a);
+void update_run(struct frame *f, struct ast *a);     /* state.c: update s = x */
+struct item in_train(struct frame *f, struct ast *a);
 void model_inputs(struct frame *f, struct ast *params);
 bool type_find(const char *name, enum type *to);
 

@@ -307,7 +307,7 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
     fprintf(to, "%s, %lld, %d, {%s}, ", b && b->host ? "true" : "false", b && b->shares ? (long long)b->elements : 0LL, __builtin_popcount(axes),
             *flat ? flat : "0");
     fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s, %s},\n", init[q->init], q->init_a, q->init_b,
-            q->is_state ? "true" : "false", owner ? "true" : "false", c_string(q->file_name),
+            truth(q->is_state && q->of), owner ? "true" : "false", c_string(q->file_name),
             (int)arrlen(q->file_shape), *shape ? shape : "0", truth(q->file_transpose), truth(q->of && q->of->average == q));
 }
 

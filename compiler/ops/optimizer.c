@@ -245,3 +245,13 @@ const struct op op_store = {
     .ref = ref_store,
     .call = "fl_copy(%i0, %i1, %count(i0), 4)",
 };
+
+const struct op op_next = {
+    .name = "next",
+    .doc = "state, x: x is what the state holds from the next step on; differentiate makes a store of it",
+    .args = "state, x",
+    .rule = "b.., b.. ->",
+    .flags = OP_INTERNAL | OP_EFFECT,
+    .shape = shape_none,
+    .ref = ref_store,
+};

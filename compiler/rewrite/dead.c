@@ -55,7 +55,7 @@ static void need_effect(struct node *n, void *context)
 {
     if (n->op->flags & OP_EFFECT) {
         struct marking *m = context;
-        m->any_effect = true;
+        m->any_effect |= n->op != &op_next;
         need_node(m, n);
     }
 }

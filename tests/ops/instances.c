@@ -365,7 +365,7 @@ const struct instance instances[] = {
     {&op_lion_redo, "f MN, f MN, f MN, c, f MN, f MN", update},
     {&op_muon_momentum, "f MN, f MN, p", slowly}, {&op_muon, "f MN, f MN, p", update},
     {&op_ema, "f MN, f MN, p", slowly}, {&op_ema, "f V, f V, -", slowly},
-    {&op_store, "f MN, f MN", .writes = "a"},
+    {&op_store, "f MN, f MN", .writes = "a"}, {&op_next, "f MN, f MN", .writes = "a"},
     {&op_copy, "f MN"}, {&op_to_host, "f MN"}, {&op_to_device, "f MN"},
     {NULL},
 };

@@ -43,6 +43,9 @@ if ($tolerance eq 'average') {
         }
     }
     compare(1e-6, $mean, $made);
+} elsif ($tolerance eq 'only') {         # only TOLERANCE A B: those that B has
+    my ($x, $y) = map { tensors($_) } @files[1, 2];
+    compare($files[0], {map { $_ => $x->{$_} } grep { $x->{$_} } keys %$y}, $y);
 } else {
     compare($tolerance, tensors($files[0]), tensors($files[1]));
 }
