@@ -362,6 +362,22 @@ struct fl_gemm {
 void fl_gemm(float *c, const float *a, const float *b, const struct fl_gemm *g);
 /* a and b of type t, c of type t or f32. */
 void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g);
+/* One matrix, and what follows it before it is rounded: c = f(alpha a b + beta c + bias) + residual. All but a and b are of type
+ * tc; ldr, ldaux: elements from row to row. */
+enum fl_activation { FL_LINEAR, FL_GELU, FL_RELU, FL_GELU_GRAD };
+struct fl_epilogue {
+    const void *bias;                    /* [n], or NULL */
+    const void *residual;                /* m x n, or NULL; with it beta is 0 and there is no activation */
+    int64_t ldr;
+    enum fl_activation activation;
+    void *aux;                           /* m x n. FL_GELU: what it is applied to goes there, unless NULL. FL_GELU_GRAD: at this
+                                            the slope is taken, it is read */
+    int64_t ldaux;
+    void *bias_grad;                     /* also: the sums over k of op(a) (of_a: [m]) or op(b) ([n]), or NULL */
+    bool of_a;
+};
+void fl_gemm_epilogue(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g,
+                      const struct fl_epilogue *e);
 
 /* From here on the program works on this value, "gpt.flow:22 h[*].attn.y": a range for profilers on cuda, and a span of
  * --trace; NULL ends it. Must be literals. */
@@ -430,6 +446,13 @@ void fl_mean(float *y, const float *x, const struct fl_dims *d);
 void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore, int32_t ignore);
 /* One reduced dim: index of the first largest entry. */
 void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d);
+
+/* y and x of types of their own */
+void fl_sum_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d);
+void fl_max_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d);
+void fl_min_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d);
+void fl_mean_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d);
+void fl_argmax_as(int32_t *y, const void *x, enum fl_type t, const struct fl_dims *d);
 
 /* ---- normalisation over the last dim, rows x n; weight and bias may be NULL, so may any result of a gradient ---- */
 void fl_layer_norm(float *y, const float *x, const float *weight, const float *bias, int64_t rows, int64_t n,
@@ -521,6 +544,12 @@ void fl_gather_as(void *y, const void *x, enum fl_type t, const int32_t *indices
                   int64_t base);
 /* y = 0, then y[o, indices[o, j, i] - base, i] += x[o, j, i] in the order of j; y has `count` entries in the dim. */
 void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base);
+
+/* floats of type t; the sums of a scatter stay f32 */
+void fl_cumsum_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d, bool reverse);
+void fl_top_k_as(void *values, int32_t *indices, const void *x, enum fl_type t, const struct fl_dims *d, int64_t k);
+void fl_scatter_as(float *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
+                   int64_t base);
 
 /* ---- cross entropy, in pieces: each is partial over the parts of a split vocabulary, by max or by sum ----
  * logits rows x n are columns [base, base + n) of the classes; those from `valid` (logical size of the whole

@@ -3,19 +3,9 @@
  * are batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest
  * of kernel.c does it. */
 #include "../ops/common.h"
-#include "nest.h"
+#include "contract.h"
 #include <ctype.h>
 #include <string.h>
-
-enum kind { ROWS, COLUMNS, CONTRACTED, BATCH, KINDS };
-enum { C, A, B };                /* the tensors of a nest here */
-
-struct gemm {
-    struct sym m, n, k, lda, ldb, ldc;
-    bool ta, tb, swapped;        /* swapped: computes the transposed result from B and A */
-    int loop[3];                 /* which merged loop of each kind, or -1 */
-    double size;
-};
 
 static const char *operand(const char **spec)
 {
@@ -26,12 +16,12 @@ static const char *operand(const char **spec)
 }
 
 /* Sorts the loops of a two-operand spec by kind; false when a letter is of no kind a GEMM knows. */
-static bool classify(const struct node *n, const char *const *letters, struct nest *kinds)
+static bool classify(const struct node *n, const char *const *letters, stride_along *more, struct nest *kinds)
 {
     const struct value *tensor[3] = {n->out[0], n->in[0], n->in[1]};
     bool done[128] = {false};
     for (int k = 0; k < KINDS; k++)
-        kinds[k].tensors = 3;
+        kinds[k].tensors = more ? TENSORS : 3;
     for (int t = 0; t < 3; t++)
         for (int d = 0; letters[t][d]; d++) {
             char c = letters[t][d];
@@ -56,14 +46,14 @@ static bool classify(const struct node *n, const char *const *letters, struct ne
             nest->extent[i] = tensor[t]->place->extent[d];
             for (int u = 0; u < 3; u++)
                 nest->stride[u][i] = at[u] ? tensor[u]->place->stride[at[u] - letters[u]] : sym_int(0);
+            for (int u = 3; more && u < TENSORS; u++)
+                nest->stride[u][i] = more(n, u, c);
         }
     return true;
 }
 
-/* One matrix of rows x columns with these strides: row-major (*transposed false) or column-major, with its leading
- * dimension; a missing loop has extent 1. */
-static bool matrix(const struct physical *p, struct sym rows, struct sym columns, struct sym row, struct sym column,
-                   struct sym *lead, bool *transposed)
+bool contract_matrix(const struct physical *p, struct sym rows, struct sym columns, struct sym row, struct sym column,
+                     struct sym *lead, bool *transposed)
 {
     bool one_row = sym_is(rows, 1), one_column = sym_is(columns, 1);
     if ((sym_is(column, 1) || one_column) && (one_row || sym_max(p, row) >= sym_max(p, columns))) {
@@ -79,24 +69,24 @@ static bool matrix(const struct physical *p, struct sym rows, struct sym columns
     return false;
 }
 
-static struct sym extent_of(const struct nest *n, int loop)
+struct sym contract_extent(const struct nest *n, int loop)
 {
     return loop < 0 ? sym_int(1) : n->extent[loop];
 }
 
-static struct sym stride_of(const struct nest *n, int tensor, int loop)
+struct sym contract_stride(const struct nest *n, int tensor, int loop)
 {
     return loop < 0 ? sym_int(0) : n->stride[tensor][loop];
 }
 
 static bool try(const struct physical *p, const struct nest *kinds, int m, int n, int k, struct gemm *g)
 {
-    struct sym em = extent_of(&kinds[ROWS], m), en = extent_of(&kinds[COLUMNS], n);
-    struct sym ek = extent_of(&kinds[CONTRACTED], k);
+    struct sym em = contract_extent(&kinds[ROWS], m), en = contract_extent(&kinds[COLUMNS], n);
+    struct sym ek = contract_extent(&kinds[CONTRACTED], k);
     struct gemm r = {.m = em, .n = en, .k = ek, .loop = {m, n, k}};
-    if (!matrix(p, em, ek, stride_of(&kinds[ROWS], A, m), stride_of(&kinds[CONTRACTED], A, k), &r.lda, &r.ta) ||
-        !matrix(p, ek, en, stride_of(&kinds[CONTRACTED], B, k), stride_of(&kinds[COLUMNS], B, n), &r.ldb, &r.tb) ||
-        !matrix(p, em, en, stride_of(&kinds[ROWS], C, m), stride_of(&kinds[COLUMNS], C, n), &r.ldc, &r.swapped))
+    if (!contract_matrix(p, em, ek, contract_stride(&kinds[ROWS], A, m), contract_stride(&kinds[CONTRACTED], A, k), &r.lda, &r.ta) ||
+        !contract_matrix(p, ek, en, contract_stride(&kinds[CONTRACTED], B, k), contract_stride(&kinds[COLUMNS], B, n), &r.ldb, &r.tb) ||
+        !contract_matrix(p, em, en, contract_stride(&kinds[ROWS], C, m), contract_stride(&kinds[COLUMNS], C, n), &r.ldc, &r.swapped))
         return false;
     r.size = (double)sym_max(p, em) * (double)sym_max(p, en) * (double)sym_max(p, ek);
     *g = r;
@@ -117,7 +107,7 @@ static bool choose(const struct physical *p, const struct nest *kinds, struct ge
 }
 
 /* The loops that are left: kind by kind, batches first, then those that add up. */
-static void rest(const struct nest *kinds, const struct gemm *g, struct nest *batch, struct nest *sum)
+void contract_rest(const struct nest *kinds, const struct gemm *g, struct nest *batch, struct nest *sum)
 {
     batch->tensors = sum->tensors = 3;
     for (int kind = 0; kind < KINDS; kind++)
@@ -166,7 +156,7 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
 {
     enum { BATCHES = 3 };
     struct nest batch = {0}, sum = {0};
-    rest(kinds, g, &batch, &sum);
+    contract_rest(kinds, g, &batch, &sum);
     nest_sort(e->p, &batch, C);
     nest_merge(&batch);
     int first = batch.loops > BATCHES ? batch.loops - BATCHES : 0, depth = 0;
@@ -212,24 +202,34 @@ static void emit_gemm(struct emitter *e, const struct node *n, const struct nest
     e->indent -= depth;
 }
 
-void emit_einsum(struct emitter *e, const struct node *n)
+const char **contract_letters(const struct node *n)
 {
     const char *spec = node_str(n, "spec"), **letters = NEW_ARRAY(const char *, arrlen(n->in) + 1);
     letters[0] = strstr(spec, "->") + 2;
-    for (int k = 0; k < arrlen(n->in); k++)
+    for (int k = 0; k < arrlen(n->in) && *spec != '-'; k++)
         letters[k + 1] = operand(&spec);
-    struct nest *kinds = NEW_ARRAY(struct nest, KINDS);
-    struct gemm g;
-    if (arrlen(n->in) != 2 || !type_is_float(n->out[0]->type) || n->in[0]->type != n->in[1]->type || !classify(n, letters, kinds)) {
-        emit_product(e, n, letters);
-        return;
-    }
+    return letters;
+}
+
+bool contract_choose(struct emitter *e, const struct node *n, const char *const *letters, stride_along *more, struct nest *kinds,
+                     struct gemm *g)
+{
     static const int by[KINDS] = {[ROWS] = C, [COLUMNS] = C, [CONTRACTED] = A, [BATCH] = C};
+    if (!type_is_float(n->out[0]->type) || n->in[0]->type != n->in[1]->type || !classify(n, letters, more, kinds))
+        return false;
     for (int k = 0; k < KINDS; k++) {
         nest_sort(e->p, &kinds[k], by[k]);
         nest_merge(&kinds[k]);
     }
-    if (choose(e->p, kinds, &g))
+    return choose(e->p, kinds, g);
+}
+
+void emit_einsum(struct emitter *e, const struct node *n)
+{
+    const char **letters = contract_letters(n);
+    struct nest *kinds = NEW_ARRAY(struct nest, KINDS);
+    struct gemm g;
+    if (arrlen(n->in) == 2 && contract_choose(e, n, letters, NULL, kinds, &g))
         emit_gemm(e, n, kinds, &g);
     else
         emit_product(e, n, letters);
@@ -269,8 +269,10 @@ static bool in_memory_order(struct emitter *e, const struct node *n, const struc
         reduced |= (axes >> d & 1) << i;
         extents = mem_printf("%s%s%s", sym_text(extent), *extents ? ", " : "", extents);
     }
-    line(e, n, "fl_sum(%s, %s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, "
-         ".divisor = 1));", tensor_name(e, out), tensor_name(e, x), x->ndim, extents, extents, reduced);
+    bool mixed = x->type != TYPE_F32 || out->type != TYPE_F32;
+    const char *types = mixed ? mem_printf(", %s, %s", type_word(out->type), type_word(x->type)) : "";
+    line(e, n, "fl_sum%s(%s, %s%s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, .divisor = 1));",
+         mixed ? "_as" : "", tensor_name(e, out), tensor_name(e, x), types, x->ndim, extents, extents, reduced);
     return true;
 }
 

@@ -140,15 +140,18 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     bool *needs = no_constants(e);
     kernel_constants(nest, needs);
     const char *values = parameters(e, needs, &constants);
-    const char *args = "", *pass = "", *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
+    const char *args = "", *pass = "", *name = mem_printf("kernel_%d_%s", n->id, n->op->name), *alone = "__restrict__ ";
+    for (int k = 0; k < nout * nin; k++)
+        if (n->out[k / nin] == n->in[k % nin])
+            alone = "";
     for (int k = 0; k < nout; k++) {
-        args = mem_printf("%s%s%s *__restrict__ o%d", args, k ? ", " : "", type_c[n->out[k]->type], k);
+        args = mem_printf("%s%s%s *%so%d", args, k ? ", " : "", type_c[n->out[k]->type], alone, k);
         pass = mem_printf("%s%s%s", pass, k ? ", " : "", tensor_name(e, n->out[k]));
     }
     for (int k = 0; k < nin; k++) {
         if (!in_memory(n->in[k]))
             continue;
-        args = mem_printf("%s, const %s *__restrict__ a%d", args, type_c[n->in[k]->type], k);
+        args = mem_printf("%s, const %s *%sa%d", args, type_c[n->in[k]->type], alone, k);
         pass = mem_printf("%s, %s", pass, tensor_name(e, n->in[k]));
     }
     FILE *to = e->kernels;

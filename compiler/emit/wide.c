@@ -1,6 +1,6 @@
 /* Calls of kernels that compute in f32 alone, where an operand or result is in a short type: the call reads and writes
  * dense f32 copies in the node's own room, and results are rounded once, on the way back. */
-#include "emitter.h"
+#include "contract.h"
 #include <string.h>
 
 const char *type_word(enum type t)
@@ -37,6 +37,8 @@ static void kernel(struct emitter *e, const struct node *n)
 {
     if (n->op == &op_einsum)
         emit_einsum(e, n);
+    else if (n->op == &op_contraction)
+        emit_contraction(e, n);
     else if (n->op == &op_sum)
         emit_sum(e, n);
     else

@@ -5,23 +5,15 @@
  *
  * A producer that others read too (a saved activation) becomes a further result of the fused node, as long as none of
  * these readers comes before the node it is joined with. The others are the attribute "hidden": they exist inside the
- * kernel only, made of its operands by "hidden_expr". */
-#include "../op.h"
-#include "../passes.h"
+ * kernel only, made of its operands by "hidden_expr". Before all that, products take what follows them (epilogue.c). */
+#include "../target.h"
+#include "fuse.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_OPERANDS = 12, MOST_RESULTS = 4, MOST_TEXT = 600 };
 
-struct work {
-    struct physical *p;
-    struct graph *g;
-    struct node ***readers;      /* by value id */
-    bool *kept;                  /* by value id: read at the end of its body */
-    int *position;               /* by node id: place in its region */
-};
-
-static void note(struct work *w, struct region *r)
+static void note(struct fusing *w, struct region *r)
 {
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
@@ -36,7 +28,7 @@ static void note(struct work *w, struct region *r)
         w->kept[r->results[k]->id] = true;
 }
 
-static bool same_shape(const struct work *w, const struct value *a, const struct value *b)
+bool fuse_same_shape(const struct fusing *w, const struct value *a, const struct value *b)
 {
     if (a->ndim != b->ndim || !layout_same(&a->lay, &b->lay, w->p->mesh->naxis))
         return false;
@@ -57,6 +49,16 @@ static const struct node *within(const struct node *n, const struct region *r)
     return n;
 }
 
+bool fuse_read_before(const struct fusing *w, const struct value *v, const struct region *r, int position)
+{
+    for (int i = 0; i < arrlen(w->readers[v->id]); i++) {
+        const struct node *n = within(w->readers[v->id][i], r);
+        if (n && w->position[n->id] < position)
+            return true;
+    }
+    return false;
+}
+
 static const char *expression(const struct node *n, int k)
 {
     const char *s = node_str(n, k ? mem_printf("expr%d", k) : "expr");
@@ -69,22 +71,17 @@ static bool joinable(const struct node *n)
 }
 
 /* Why producer p may not be joined with its reader n; NULL when it may. */
-static const char *refusal(const struct work *w, const struct node *n, const struct value *v)
+static const char *refusal(const struct fusing *w, const struct node *n, const struct value *v)
 {
     const struct node *p = v->def;
     if (!p || p->region != n->region || !joinable(p) || arrlen(p->out) != 1)
         return "no element-wise producer in its region";
-    if (!same_shape(w, v, n->out[0]))
+    if (!fuse_same_shape(w, v, n->out[0]))
         return "its operand has another shape";
     for (int k = 0; k < arrlen(p->in); k++)
         if (n->phase == PHASE_UPDATE && p->in[k]->def && p->in[k]->def->op == &op_param)
             return "its operand reads a parameter that the update may change";
-    for (int i = 0; i < arrlen(w->readers[v->id]); i++) {
-        const struct node *r = within(w->readers[v->id][i], n->region);
-        if (r && r != n && w->position[r->id] < w->position[n->id])
-            return "its operand is read before it";
-    }
-    return NULL;
+    return fuse_read_before(w, v, n->region, w->position[n->id]) ? "its operand is read before it" : NULL;
 }
 
 struct chain {
@@ -149,7 +146,7 @@ static void take_hidden(struct chain *c, const struct node *p)
 }
 
 /* Puts the producer of operand k into the chain. */
-static void join(struct work *w, struct chain *c, const struct node *n, int k)
+static void join(struct fusing *w, struct chain *c, const struct node *n, int k)
 {
     struct value *v = c->in[k];
     const struct node *p = v->def;
@@ -195,7 +192,7 @@ static void add_nodes(struct chain *c, struct node *n)
         arrput(c->nodes, inner[i]);
 }
 
-static void remove_node(struct region *r, const struct node *n)
+void fuse_remove(struct region *r, const struct node *n)
 {
     for (int i = 0; i < arrlen(r->nodes); i++)
         if (r->nodes[i] == n) {
@@ -205,7 +202,7 @@ static void remove_node(struct region *r, const struct node *n)
 }
 
 /* Rewrites node n in place as the chain; the joined producers leave the region. */
-static void rewrite_as(struct work *w, struct node *n, struct chain *c, struct node **gone)
+static void rewrite_as(struct fusing *w, struct node *n, struct chain *c, struct node **gone)
 {
     struct node *alone = NEW(struct node);
     *alone = *n;
@@ -232,7 +229,7 @@ static void rewrite_as(struct work *w, struct node *n, struct chain *c, struct n
     }
     n->why = mem_printf("%d element-wise ops in one loop", (int)arrlen(c->nodes));
     for (int i = 0; i < arrlen(gone); i++)
-        remove_node(n->region, gone[i]);
+        fuse_remove(n->region, gone[i]);
 }
 
 /* Why the chain may not take in p as well; NULL when it may. Without a bound a line of n ops is a text of n^2 characters, as
@@ -248,7 +245,7 @@ static const char *too_large(const struct chain *c, const struct node *p)
     return NULL;
 }
 
-static void fuse_node(struct work *w, struct node *n)
+static void fuse_node(struct fusing *w, struct node *n)
 {
     struct chain c = {0};
     struct node **gone = NULL;
@@ -277,7 +274,7 @@ static void fuse_node(struct work *w, struct node *n)
         rewrite_as(w, n, &c, gone);
 }
 
-static void fuse_region(struct work *w, struct region *r)
+static void fuse_region(struct fusing *w, struct region *r)
 {
     struct node **nodes = NULL;
     for (int i = 0; i < arrlen(r->nodes); i++)
@@ -290,25 +287,36 @@ static void fuse_region(struct work *w, struct region *r)
     }
 }
 
+/* Who reads what in a stage, as it is now. */
+static struct fusing look(struct physical *p, struct stage *s, const struct root *roots)
+{
+    struct fusing w = {.p = p, .g = s->graph};
+    for (int v = 0; v < arrlen(s->graph->values); v++)
+        arrput(w.readers, NULL);
+    w.kept = NEW_ARRAY(bool, arrlen(w.readers) + 1);
+    w.position = NEW_ARRAY(int, s->graph->nnode + 1);
+    for (int k = 0; k < arrlen(roots); k++)
+        note(&w, roots[k].region);
+    return w;
+}
+
 void fuse(struct module *m)
 {
     struct physical *p = m->physical;
     for (int i = 0; i < p->nstage; i++) {
         struct stage *s = &p->stages[i];
-        struct work w = {.p = p, .g = s->graph};
-        for (int v = 0; v < arrlen(s->graph->values); v++)
-            arrput(w.readers, NULL);
-        w.kept = NEW_ARRAY(bool, arrlen(w.readers) + 1);
-        w.position = NEW_ARRAY(int, s->graph->nnode + 1);
+        struct root *roots = NULL;
         for (int e = 0; e < ENTRIES; e++) {
-            struct root *roots = stage_roots(s, (enum entry)e);
-            for (int k = 0; k < arrlen(roots); k++)
-                note(&w, roots[k].region);
+            struct root *more = stage_roots(s, (enum entry)e);
+            for (int k = 0; k < arrlen(more); k++)
+                arrput(roots, more[k]);
         }
-        for (int e = 0; e < ENTRIES; e++) {
-            struct root *roots = stage_roots(s, (enum entry)e);
+        struct fusing w = look(p, s, roots);
+        if (target_of(m)->epilogues)
             for (int k = 0; k < arrlen(roots); k++)
-                fuse_region(&w, roots[k].region);
-        }
+                fuse_epilogues(&w, roots[k].region);
+        w = look(p, s, roots);
+        for (int k = 0; k < arrlen(roots); k++)
+            fuse_region(&w, roots[k].region);
     }
 }

@@ -60,7 +60,7 @@ static struct run *run_new(struct module *m, enum entry entry, const struct weig
     r->module = m;
     r->entry = entry;
     r->initial = w;
-    r->scale.now = m->plan->precision.loss_scale;
+    r->scale.now = m->plan ? m->plan->precision.loss_scale : 0;
     sh_new_arena(r->inputs);
     return r;
 }

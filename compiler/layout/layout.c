@@ -25,7 +25,7 @@ struct work {
 bool op_takes_strides(const struct op *op)
 {
     static const struct op *const strided[] = {
-        &op_einsum, &op_repeat, &op_attention, &op_attention_grad, &op_stack, &op_concat, &op_slice_grad, &op_copy,
+        &op_einsum, &op_contraction, &op_repeat, &op_attention, &op_attention_grad, &op_stack, &op_concat, &op_slice_grad, &op_copy,
         &op_sum, &op_box_pad, &op_to_host, &op_to_device, &op_copied,
     };
     for (size_t i = 0; i < sizeof strided / sizeof *strided; i++)
@@ -364,7 +364,8 @@ static bool place_in_stack(struct work *w, struct value *v)
 /* A contraction whose result is only accumulated over micro-batches adds to the accumulator itself. */
 static bool place_in_accumulator(struct work *w, struct value *v)
 {
-    bool adds = v->def->op == &op_einsum || (v->def->op == &op_linear_cross_entropy_grad && v->def_index == 2);
+    bool adds = v->def->op == &op_einsum || (v->def->op == &op_linear_cross_entropy_grad && v->def_index == 2) ||
+                (v->def->op == &op_contraction && !v->def_index && !v->def->in[3]);
     struct node *a = adds ? sole_reader(w, v, &op_box_accumulate) : NULL;
     if (!a || arrlen(a->in) != 1 || node_int(a, "reduce", REDUCE_SUM) != REDUCE_SUM)
         return false;

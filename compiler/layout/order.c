@@ -5,6 +5,12 @@
 #include "place.h"
 #include <string.h>
 
+/* An einsum of two operands, alone or with what follows it; they are its first ones. */
+static bool is_product(const struct node *n)
+{
+    return n->op == &op_contraction || (n->op == &op_einsum && arrlen(n->in) == 2);
+}
+
 /* The letters of operand k of an einsum, or of its result for k = -1. */
 static const char *letters(const struct node *n, int k)
 {
@@ -52,7 +58,7 @@ static int cost(const struct value *v, struct node ***readers, const int *perm)
     int total = 0;
     for (int i = 0; i < arrlen(readers[v->id]); i++) {
         const struct node *n = readers[v->id][i];
-        if (n->op != &op_einsum || arrlen(n->in) != 2)
+        if (!is_product(n))
             continue;
         const char *a = letters(n, 0), *b = letters(n, 1), *out = letters(n, -1);
         if (first_made(n->in[0]) == v)
@@ -134,7 +140,7 @@ void order_choose(const struct value *v, struct node ***readers, bool plain, int
     if (plain || v->ndim < 2)
         return;
     const struct node *def = v->def;
-    if (def && def->op == &op_einsum && arrlen(def->in) == 2) {
+    if (def && is_product(def) && !(v->def_index && node_attr(def, "summed"))) {
         by_groups(letters(def, -1), def, (const int[]){0, 1, 2, 3}, candidate);
         if (complete(candidate, v->ndim)) {
             memcpy(perm, candidate, sizeof candidate);
@@ -154,7 +160,7 @@ void order_choose(const struct value *v, struct node ***readers, bool plain, int
     TRY(true);
     for (int i = 0; best && i < arrlen(readers[v->id]); i++) {
         const struct node *n = readers[v->id][i];
-        if (n->op != &op_einsum || arrlen(n->in) != 2)
+        if (!is_product(n))
             continue;
         const char *own = letters(n, first_made(n->in[1]) == v);
         int mine = first_made(n->in[1]) == v ? 2 : 1;

@@ -172,7 +172,7 @@ const struct op op_scatter = {
     .name = "scatter", .doc = "x added up by index along axis: y[.., indices[.., j, ..], ..] += x[.., j, ..]",
     .args = "x, indices, axis:axis, dim:dim", .rule_of = scatter_rule, .linear = "{a}", .flags = OP_ZEROES_PADDING,
     .index_limit = scatter_limit, .shape = scatter_shape, .extra = scatter_extra, .grad = scatter_grad, .ref = scatter_ref,
-    .call = "fl_scatter(%o0, %i0, %i1, %reduce, %extent(o0,axis), %base(o0,axis))",
+    .call = "fl_scatter%as(i0)(%o0, %i0%type(i0), %i1, %reduce, %extent(o0,axis), %base(o0,axis))",
     .shapes = "x [a, k, b], indices i32 [a, k, b] -> [a, dim, b]",
     .factors = "the other dims; k is contracted (+)",
     .more = "dim: a rank makes its part and knows where it begins",
@@ -239,7 +239,8 @@ static void top_k_ref(struct reference *r)
 const struct op op_top_k = {
     .name = "top_k", .doc = "the k largest entries along axis, largest first, and their indices as i32",
     .args = "x, k:int, axis:axis", .rule_of = top_k_rule, .flags = OP_SKIPS_PADDING, .shape = top_k_shape,
-    .grad = top_k_grad, .flops = top_k_flops, .ref = top_k_ref, .call = "fl_top_k(%o0, %o1, %i0, %reduce, %int(k))",
+    .grad = top_k_grad, .flops = top_k_flops, .ref = top_k_ref,
+    .call = "fl_top_k%as(i0,o0)(%o0, %o1, %i0%type(i0), %reduce, %int(k))",
     .shapes = "x [a, n, b] -> values [a, k, b], indices i32 [a, k, b]",
     .factors = "every dim but the axis, which is whole (^)",
     .work = "elements of x",

@@ -125,7 +125,7 @@ const struct op op_clip_scale = {
 
 bool train_skips(const struct module *m)
 {
-    return m->train.clip > 0 || m->train.skip || m->plan->precision.loss_scale > 0;
+    return m->train.clip > 0 || m->train.skip || (m->plan && m->plan->precision.loss_scale > 0);
 }
 
 double train_lr(const struct train_spec *t, int64_t step)

@@ -141,7 +141,7 @@ static void sum_grad(struct grad *c)
 const struct op op_sum = {
     .name = "sum", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "sum of x over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule,
     .linear = "{a}", .shape = reduce_shape, .grad = sum_grad, .flops = reduce_flops, .ref = sum_ref,
-    .call = "fl_sum(%o0, %i0, %reduce)",
+    .call = "fl_sum%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim is contracted (+)",
     .work = "elements of x",
@@ -174,7 +174,7 @@ static void extreme_grad(struct grad *c)
 const struct op op_max = {
     .name = "max", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "largest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = max_rule,
     .linear = "max{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = max_ref,
-    .call = "fl_max(%o0, %i0, %reduce)",
+    .call = "fl_max%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim gives P(max)",
     .work = "elements of x",
@@ -183,7 +183,7 @@ const struct op op_max = {
 const struct op op_min = {
     .name = "min", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "smallest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = min_rule,
     .linear = "min{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = min_ref,
-    .call = "fl_min(%o0, %i0, %reduce)",
+    .call = "fl_min%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim gives P(min)",
     .work = "elements of x",
@@ -238,7 +238,7 @@ static void mean_grad(struct grad *c)
 const struct op op_mean = {
     .name = "mean", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "sum of x over axes, divided by their number of entries",
     .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule, .linear = "{a}", .shape = mean_shape,
-    .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .call = "fl_mean(%o0, %i0, %reduce)",
+    .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .call = "fl_mean%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; keep: [a, 1]",
     .factors = "kept dims; a reduced dim is contracted (+)",
     .work = "elements of x",
@@ -320,7 +320,7 @@ static void argmax_ref(struct reference *r)
 const struct op op_argmax = {
     .name = "argmax", .flags = OP_SKIPS_PADDING | OP_ANY_FLOAT, .doc = "index of the largest entry along an axis, as i32", .args = "x, axis:axis, keep:bool=false",
     .rule_of = argmax_rule, .shape = argmax_shape, .flops = reduce_flops, .ref = argmax_ref,
-    .call = "fl_argmax(%o0, %i0, %reduce)",
+    .call = "fl_argmax%as(i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x [a, b] -> i32 [a] over b",
     .factors = "kept dims; the axis is whole (^)",
     .work = "elements of x",

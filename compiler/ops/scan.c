@@ -64,7 +64,7 @@ const struct op op_cumsum = {
     .name = "cumsum", .doc = "running sums of x along axis, from its end where reverse; 0 in padding",
     .args = "x, axis:axis, reverse:bool=false", .rule_of = axis_rule, .linear = "{a}", .flags = OP_ZEROES_PADDING,
     .shape = cumsum_shape, .grad = cumsum_grad, .flops = cumsum_flops, .ref = cumsum_ref,
-    .call = "fl_cumsum(%o0, %i0, %reduce, %bool(reverse))",
+    .call = "fl_cumsum%as(i0,o0)(%o0, %i0%type(i0), %reduce, %bool(reverse))",
     .shapes = "x -> the same",
     .factors = "every dim but the axis, which is whole (^)",
     .work = "elements of x",

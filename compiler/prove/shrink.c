@@ -233,7 +233,7 @@ static void visit_attr(struct node *n, void *context)
         for (int k = 0; a->kind == ATTR_INTS && arrlen(a->ints) == arrlen(b->ints) && k < arrlen(a->ints); k++)
             set_wide(w->s, &a->ints[k], b->ints[k]);
     }
-    struct node **joined = n->op == &op_fused ? node_ptr(n, "nodes") : NULL;
+    struct node **joined = node_ptr(n, "nodes");
     for (int i = 0; i < arrlen(joined); i++)
         visit_attr(joined[i], context);
 }

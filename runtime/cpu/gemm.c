@@ -125,3 +125,67 @@ void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_
              i % columns * TILE_N);
     }
 }
+
+/* ---- what follows a product: row by row, in its place ---- */
+
+static void finish_row(float *x, const struct fl_epilogue *e, float *aux, const float *bias, const float *residual, int64_t n)
+{
+    for (int64_t j = 0; bias && j < n; j++)
+        x[j] += bias[j];
+    if (e->activation == FL_GELU && aux)
+        memcpy(aux, x, (size_t)n * sizeof *x);
+    for (int64_t j = 0; j < n && e->activation; j++)
+        x[j] = e->activation == FL_GELU ? fl_gelu(x[j]) : e->activation == FL_RELU ? fmaxf(x[j], 0) : fl_gelu_grad(aux[j], x[j]);
+    for (int64_t j = 0; residual && j < n; j++)
+        x[j] += residual[j];
+}
+
+static void finish_rows(void *c, enum fl_type tc, const struct fl_gemm *g, const struct fl_epilogue *e)
+{
+    int64_t n = g->n;
+#pragma omp parallel for if (g->m * n > FL_GRAIN)
+    for (int64_t i = 0; i < g->m; i++) {
+        float *x = fl_thread_scratch(4 * n * (int64_t)sizeof *x), *bias = x + n, *residual = bias + n, *aux = residual + n;
+        void *row = fl_place_of(c, tc, i * g->ldc), *kept = e->aux ? fl_place_of(e->aux, tc, i * e->ldaux) : NULL;
+        fl_load_row(x, row, tc, 1, n);
+        if (e->bias)
+            fl_load_row(bias, e->bias, tc, 1, n);
+        if (e->residual)
+            fl_load_row(residual, fl_element(e->residual, tc, i * e->ldr), tc, 1, n);
+        if (e->activation == FL_GELU_GRAD)
+            fl_load_row(aux, kept, tc, 1, n);
+        finish_row(x, e, kept ? aux : NULL, e->bias ? bias : NULL, e->residual ? residual : NULL, n);
+        if (e->activation == FL_GELU && kept)
+            fl_store_row(kept, tc, 1, aux, n);
+        fl_store_row(row, tc, 1, x, n);
+    }
+}
+
+static void sum_contracted(const void *a, const void *b, enum fl_type t, enum fl_type tc, const struct fl_gemm *g, const struct fl_epilogue *e)
+{
+    const void *x = e->of_a ? a : b;
+    int64_t count = e->of_a ? g->m : g->n, lead = e->of_a ? g->lda : g->ldb;
+    bool dense = e->of_a ? g->ta : !g->tb;
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        for (int64_t l = 0; l < g->k; l++) {
+            float v;
+            fl_load_row(&v, fl_element(x, t, dense ? l * lead + i : i * lead + l), t, 1, 1);
+            sum += v;
+        }
+        fl_store_row(fl_place_of(e->bias_grad, tc, i), tc, 1, (const float[]){ (float)sum }, 1);
+    }
+}
+
+void fl_gemm_epilogue(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g,
+                      const struct fl_epilogue *e)
+{
+    if (t == FL_F32)
+        fl_gemm(c, a, b, g);
+    else
+        fl_gemm_as(c, tc, a, b, t, g);
+    if (e->bias || e->residual || e->activation)
+        finish_rows(c, tc, g, e);
+    if (e->bias_grad)
+        sum_contracted(a, b, t, tc, g, e);
+}

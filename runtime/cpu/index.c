@@ -19,7 +19,35 @@ static struct lines lines_of(const struct fl_dims *d)
     return l;
 }
 
-void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse)
+/* One element; t is a constant where these are called, so that nothing is decided in a loop. */
+static inline float get(const void *x, enum fl_type t, int64_t at)
+{
+    const fl_bf16 *b = x;
+    const fl_f16 *h = x;
+    return t == FL_BF16 ? fl_from_bf16(b[at]) : t == FL_F16 ? fl_from_f16(h[at]) : ((const float *)x)[at];
+}
+
+static inline void set(void *y, enum fl_type t, int64_t at, float v)
+{
+    if (t == FL_BF16)
+        ((fl_bf16 *)y)[at] = fl_to_bf16(v);
+    else if (t == FL_F16)
+        ((fl_f16 *)y)[at] = fl_to_f16(v);
+    else
+        ((float *)y)[at] = v;
+}
+
+#define BY_TYPE(t, kernel, ...)                                                                                        \
+    do {                                                                                                               \
+        if ((t) == FL_BF16)                                                                                            \
+            kernel(FL_BF16, __VA_ARGS__);                                                                              \
+        else if ((t) == FL_F16)                                                                                        \
+            kernel(FL_F16, __VA_ARGS__);                                                                               \
+        else                                                                                                           \
+            kernel(FL_F32, __VA_ARGS__);                                                                               \
+    } while (0)
+
+static inline __attribute__((always_inline)) void cumsum(enum fl_type t, void *y, const void *x, const struct fl_dims *d, bool reverse)
 {
     struct lines l = lines_of(d);
 #pragma omp parallel for if (l.outer * l.n * l.inner > FL_GRAIN)
@@ -28,38 +56,53 @@ void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse)
         double sum = 0;
         for (int64_t j = 0; j < l.valid; j++) {
             int64_t at = first + (reverse ? l.valid - 1 - j : j) * l.inner;
-            sum += x[at];
-            y[at] = (float)sum;
+            sum += get(x, t, at);
+            set(y, t, at, (float)sum);
         }
         for (int64_t j = l.valid; j < l.n; j++)
-            y[first + j * l.inner] = 0;
+            set(y, t, first + j * l.inner, 0);
     }
 }
 
+void fl_cumsum_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d, bool reverse) { BY_TYPE(t, cumsum, y, x, d, reverse); }
+void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse) { cumsum(FL_F32, y, x, d, reverse); }
+
 /* The k best so far stand in order; a new one is put in its place. Of equal ones the earlier stays ahead. */
-void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k)
+static inline __attribute__((always_inline)) void top_k(enum fl_type t, void *values, int32_t *indices, const void *x,
+                                                        const struct fl_dims *d, int64_t k)
 {
     struct lines l = lines_of(d);
 #pragma omp parallel for if (l.outer * l.n * l.inner > FL_GRAIN)
     for (int64_t r = 0; r < l.outer * l.inner; r++) {
-        const float *from = x + r / l.inner * l.n * l.inner + r % l.inner;
+        const void *from = fl_element(x, t, r / l.inner * l.n * l.inner + r % l.inner);
         int64_t to = r / l.inner * k * l.inner + r % l.inner, have = 0;
         int32_t *best = fl_thread_scratch((k + 1) * (int64_t)sizeof(int32_t));
         for (int64_t j = 0; j < l.valid; j++) {
             int64_t p = have;
-            if (have == k && !(from[j * l.inner] > from[best[k - 1] * l.inner]))
+            float v = get(from, t, j * l.inner);
+            if (have == k && !(v > get(from, t, best[k - 1] * l.inner)))
                 continue;
-            for (p = have < k ? have++ : k - 1; p > 0 && from[j * l.inner] > from[best[p - 1] * l.inner]; p--)
+            for (p = have < k ? have++ : k - 1; p > 0 && v > get(from, t, best[p - 1] * l.inner); p--)
                 best[p] = best[p - 1];
             best[p] = (int32_t)j;
         }
         for (int64_t j = 0; j < have; j++) {
             if (values)
-                values[to + j * l.inner] = from[best[j] * l.inner];
+                set(values, t, to + j * l.inner, get(from, t, best[j] * l.inner));
             if (indices)
                 indices[to + j * l.inner] = best[j];
         }
     }
+}
+
+void fl_top_k_as(void *values, int32_t *indices, const void *x, enum fl_type t, const struct fl_dims *d, int64_t k)
+{
+    BY_TYPE(t, top_k, values, indices, x, d, k);
+}
+
+void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k)
+{
+    top_k(FL_F32, values, indices, x, d, k);
 }
 
 void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
@@ -73,7 +116,8 @@ void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl
         }
 }
 
-void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+static inline __attribute__((always_inline)) void scatter(enum fl_type t, float *y, const void *x, const int32_t *indices,
+                                                          const struct fl_dims *d, int64_t count, int64_t base)
 {
     struct lines l = lines_of(d);
     fl_fill(y, 0, l.outer * count * l.inner);
@@ -83,6 +127,16 @@ void fl_scatter(float *y, const float *x, const int32_t *indices, const struct f
             for (int64_t i = 0; i < l.inner; i++) {
                 int64_t from = (o * l.n + j) * l.inner + i, at = indices[from] - base;
                 if (at >= 0 && at < count)
-                    y[(o * count + at) * l.inner + i] += x[from];
+                    y[(o * count + at) * l.inner + i] += get(x, t, from);
             }
+}
+
+void fl_scatter_as(float *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    BY_TYPE(t, scatter, y, x, indices, d, count, base);
+}
+
+void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    scatter(FL_F32, y, x, indices, d, count, base);
 }

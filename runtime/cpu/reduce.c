@@ -96,8 +96,18 @@ static void add_row(float *acc, const float *x, int64_t n, enum fl_reduce kind)
 
 enum { CHUNK_ROWS = 64, CHUNK_ENTRIES = 8192 };
 
+/* n entries from `at` on as f32: where they lie, or in scratch of the thread. */
+static const float *row_of(const void *x, enum fl_type t, int64_t at, int64_t n)
+{
+    if (t == FL_F32)
+        return (const float *)x + at;
+    float *row = fl_thread_scratch(n * (int64_t)sizeof(float));
+    fl_load_row(row, fl_element(x, t, at), t, 1, n);
+    return row;
+}
+
 /* y[kept outer, inner] = fold over reduced rows of x[.., inner]. */
-static void fold_rows(float *y, const float *x, const struct shape *s, enum fl_reduce kind)
+static void fold_rows(float *y, const void *x, enum fl_type tx, const struct shape *s, enum fl_reduce kind)
 {
     int last = s->ndim - 1;
     int64_t inner = s->n[last], outer = inner ? s->kept / inner : 0, rows = s->folded;
@@ -106,12 +116,12 @@ static void fold_rows(float *y, const float *x, const struct shape *s, enum fl_r
 #pragma omp parallel for if (outer * rows * inner > FL_GRAIN)
     for (int64_t t = 0; t < outer * chunks; t++) {
         int64_t o = t / chunks, first = t % chunks * CHUNK_ROWS, end = fl_least(first + CHUNK_ROWS, rows);
-        const float *from = x + offset(s, last, false, o);
+        int64_t from = offset(s, last, false, o);
         float *acc = part + t * inner;
         for (int64_t i = 0; i < inner; i++)
             acc[i] = (float)identity(kind);
         for (int64_t r = first; r < end; r++)
-            add_row(acc, from + offset(s, last, true, r), inner, kind);
+            add_row(acc, row_of(x, tx, from + offset(s, last, true, r), inner), inner, kind);
     }
     if (chunks == 1)
         return;
@@ -126,7 +136,7 @@ static void fold_rows(float *y, const float *x, const struct shape *s, enum fl_r
 }
 
 /* y[kept] = fold over reduced rows of the fold of each row. */
-static void fold_inner(float *y, const float *x, const struct shape *s, enum fl_reduce kind)
+static void fold_inner(float *y, const void *x, enum fl_type tx, const struct shape *s, enum fl_reduce kind)
 {
     int last = s->ndim - 1;
     int64_t inner = s->valid[last], rows = inner ? s->folded / inner : 0;
@@ -141,11 +151,10 @@ static void fold_inner(float *y, const float *x, const struct shape *s, enum fl_
 #pragma omp parallel for if (s->kept * rows * inner > FL_GRAIN)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t p = t % pieces, r = t / pieces % split, o = t / pieces / split;
-        const float *from = x + offset(s, last, false, o);
+        int64_t from = offset(s, last, false, o) + p * width, n = fl_least(width, inner - p * width);
         double sum = identity(kind);
         for (int64_t k = r; k < (split > 1 || rows == 1 ? r + 1 : rows); k++)
-            sum = join(kind, sum,
-                       fold_row(from + offset(s, last, true, k) + p * width, fl_least(width, inner - p * width), kind));
+            sum = join(kind, sum, fold_row(row_of(x, tx, from + offset(s, last, true, k), n), n, kind));
         part[t] = sum;
     }
     for (int64_t o = 0; o < s->kept; o++) {
@@ -156,28 +165,33 @@ static void fold_inner(float *y, const float *x, const struct shape *s, enum fl_
     }
 }
 
-static void fold(float *y, const float *x, const struct fl_dims *d, enum fl_reduce kind)
+/* A result in a short type is rounded once, from f32 scratch. */
+static void fold(void *y, enum fl_type ty, const void *x, enum fl_type tx, const struct fl_dims *d, enum fl_reduce kind, double divisor)
 {
     struct shape s = merge(d);
+    float *sums = ty == FL_F32 ? y : fl_scratch(FL_SCRATCH_WIDE, s.kept * (int64_t)sizeof *sums);
     if (s.ndim == 0)
-        *y = *x;
+        fl_load_row(sums, x, tx, 1, 1);
     else if (s.reduced[s.ndim - 1])
-        fold_inner(y, x, &s, kind);
+        fold_inner(sums, x, tx, &s, kind);
     else
-        fold_rows(y, x, &s, kind);
+        fold_rows(sums, x, tx, &s, kind);
+    for (int64_t i = 0; divisor != 1 && i < s.kept; i++)
+        sums[i] = (float)(sums[i] / divisor);
+    if (ty != FL_F32)
+        fl_store_row(y, ty, 1, sums, s.kept);
 }
 
-void fl_sum(float *y, const float *x, const struct fl_dims *d) { fold(y, x, d, FL_SUM); }
-void fl_max(float *y, const float *x, const struct fl_dims *d) { fold(y, x, d, FL_MAX); }
-void fl_min(float *y, const float *x, const struct fl_dims *d) { fold(y, x, d, FL_MIN); }
-
-void fl_mean(float *y, const float *x, const struct fl_dims *d)
-{
-    struct shape s = merge(d);
-    fold(y, x, d, FL_SUM);
-    for (int64_t i = 0; i < s.kept; i++)
-        y[i] = (float)(y[i] / d->divisor);
-}
+#define REDUCTION(name, kind, divisor)                                                                                 \
+    void fl_##name##_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d)              \
+    {                                                                                                                  \
+        fold(y, ty, x, tx, d, kind, divisor);                                                                          \
+    }                                                                                                                  \
+    void fl_##name(float *y, const float *x, const struct fl_dims *d) { fold(y, FL_F32, x, FL_F32, d, kind, divisor); }
+REDUCTION(sum, FL_SUM, 1)
+REDUCTION(max, FL_MAX, 1)
+REDUCTION(min, FL_MIN, 1)
+REDUCTION(mean, FL_SUM, d->divisor)
 
 /* Counts are whole numbers: any order of adding gives the same. */
 void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore, int32_t ignore)
@@ -196,20 +210,20 @@ void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore,
     }
 }
 
-void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d)
+void fl_argmax_as(int32_t *y, const void *x, enum fl_type t, const struct fl_dims *d)
 {
     struct shape s = merge(d);
 #pragma omp parallel for if (s.kept * s.folded > FL_GRAIN)
     for (int64_t o = 0; o < s.kept; o++) {
-        const float *from = x + offset(&s, s.ndim, false, o);
-        int64_t best = 0, best_at = 0;
+        int64_t from = offset(&s, s.ndim, false, o), best = 0;
+        float most = s.folded > 0 ? *row_of(x, t, from, 1) : 0;
         for (int64_t r = 1; r < s.folded; r++) {
-            int64_t at = offset(&s, s.ndim, true, r);
-            if (from[at] > from[best_at]) {
-                best = r;
-                best_at = at;
-            }
+            float v = *row_of(x, t, from + offset(&s, s.ndim, true, r), 1);
+            best = v > most ? r : best;
+            most = v > most ? v : most;
         }
         y[o] = (int32_t)best;
     }
 }
+
+void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d) { fl_argmax_as(y, x, FL_F32, d); }

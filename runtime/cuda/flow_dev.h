@@ -92,6 +92,7 @@ void fl_streams_join(void);
 const struct fl_step *fl_step_on_device(const struct fl_step *s);
 bool fl_in_step(void);                               /* queued or captured as a part of one, by fl_target_run */
 void fl_gathered_stop(void);                         /* frees the tables of updates (optimizer.cu) */
+void fl_gemm_stop(void);                             /* frees the tables of batches (gemm.cu) */
 void fl_step_stop(void);                             /* drops graphs; before communicators end */
 void fl_offload_stop(void);                          /* frees host memory and what copies it (offload.cu) */
 void *fl_workspace(int which, size_t bytes);         /* scratch space of this number on the device; grows, kept for the run */

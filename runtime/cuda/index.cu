@@ -20,33 +20,33 @@ static lines lines_of(const struct fl_dims *d)
     return l;
 }
 
-__global__ void cumsum_kernel(float *y, const float *x, lines l, bool reverse)
+template <typename T> __global__ void cumsum_kernel(T *y, const T *x, lines l, bool reverse)
 {
     FL_GRID_FOR(r, l.outer * l.inner) {
         int64_t first = r / l.inner * l.n * l.inner + r % l.inner;
         double sum = 0;
         for (int64_t j = 0; j < l.valid; j++) {
             int64_t at = first + (reverse ? l.valid - 1 - j : j) * l.inner;
-            sum += (double)x[at];
-            y[at] = (float)sum;
+            sum += (double)fl_load(x[at]);
+            y[at] = fl_store<T>((float)sum);
         }
         for (int64_t j = l.valid; j < l.n; j++)
-            y[first + j * l.inner] = 0;
+            y[first + j * l.inner] = fl_store<T>(0);
     }
 }
 
 /* Picks the largest that comes behind the last one picked: of equal ones the first. */
-__global__ void top_k_kernel(float *values, int32_t *indices, const float *x, lines l, int64_t k)
+template <typename T> __global__ void top_k_kernel(T *values, int32_t *indices, const T *x, lines l, int64_t k)
 {
     FL_GRID_FOR(r, l.outer * l.inner) {
-        const float *from = x + r / l.inner * l.n * l.inner + r % l.inner;
+        const T *from = x + r / l.inner * l.n * l.inner + r % l.inner;
         int64_t to = r / l.inner * k * l.inner + r % l.inner, last = -1;
         for (int64_t p = 0; p < k && p < l.valid; p++) {
             int64_t best = -1;
             for (int64_t j = 0; j < l.valid; j++) {
-                float v = from[j * l.inner];
-                bool picked = last >= 0 && (v > from[last * l.inner] || (v == from[last * l.inner] && j <= last));
-                if (!picked && (best < 0 || v > from[best * l.inner]))
+                float v = fl_load(from[j * l.inner]), before = last < 0 ? 0 : fl_load(from[last * l.inner]);
+                bool picked = last >= 0 && (v > before || (v == before && j <= last));
+                if (!picked && (best < 0 || v > fl_load(from[best * l.inner])))
                     best = j;
             }
             if (best < 0)
@@ -70,30 +70,40 @@ __global__ void gather_kernel(T *y, const T *x, const int32_t *indices, lines l,
 }
 
 /* y is zero before. */
-__global__ void scatter_kernel(float *y, const float *x, const int32_t *indices, lines l, int64_t count, int64_t base)
+template <typename T>
+__global__ void scatter_kernel(float *y, const T *x, const int32_t *indices, lines l, int64_t count, int64_t base)
 {
     FL_GRID_FOR(r, l.outer * l.inner) {
         int64_t o = r / l.inner, i = r % l.inner;
         for (int64_t j = 0; j < l.n; j++) {
             int64_t from = (o * l.n + j) * l.inner + i, at = indices[from] - base;
             if (at >= 0 && at < count)
-                y[(o * count + at) * l.inner + i] += x[from];
+                y[(o * count + at) * l.inner + i] += fl_load(x[from]);
         }
     }
 }
 
-extern "C" void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse)
+extern "C" void fl_cumsum_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d, bool reverse)
 {
     lines l = lines_of(d);
-    if (l.outer * l.inner > 0)
-        FL_LAUNCH_GRID(cumsum_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, y, x, l, reverse);
+    int64_t n = l.outer * l.inner;
+    if (n > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(cumsum_kernel<T>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, l, reverse))
+}
+
+extern "C" void fl_cumsum(float *y, const float *x, const struct fl_dims *d, bool reverse) { fl_cumsum_as(y, x, FL_F32, d, reverse); }
+
+extern "C" void fl_top_k_as(void *values, int32_t *indices, const void *x, enum fl_type t, const struct fl_dims *d, int64_t k)
+{
+    lines l = lines_of(d);
+    int64_t n = l.outer * l.inner;
+    if (n > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(top_k_kernel<T>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (T *)values, indices, (const T *)x, l, k))
 }
 
 extern "C" void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_dims *d, int64_t k)
 {
-    lines l = lines_of(d);
-    if (l.outer * l.inner > 0)
-        FL_LAUNCH_GRID(top_k_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, values, indices, x, l, k);
+    fl_top_k_as(values, indices, x, FL_F32, d, k);
 }
 
 extern "C" void fl_gather_as(void *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
@@ -111,10 +121,17 @@ extern "C" void fl_gather(float *y, const float *x, const int32_t *indices, cons
     fl_gather_as(y, x, FL_F32, indices, d, count, base);
 }
 
-extern "C" void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+extern "C" void fl_scatter_as(float *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
+                              int64_t base)
 {
     lines l = lines_of(d);
-    fl_fill(y, 0, l.outer * count * l.inner);
-    if (l.outer * l.inner > 0)
-        FL_LAUNCH_GRID(scatter_kernel, fl_blocks_for(l.outer * l.inner, FL_BLOCK), FL_BLOCK, y, x, indices, l, count, base);
+    int64_t n = l.outer * l.inner;
+    fl_fill(y, 0, n * count);
+    if (n > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(scatter_kernel<T>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, (const T *)x, indices, l, count, base))
+}
+
+extern "C" void fl_scatter(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    fl_scatter_as(y, x, FL_F32, indices, d, count, base);
 }

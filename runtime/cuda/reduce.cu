@@ -1,11 +1,12 @@
 /* Reductions over any set of dims: a thread, a warp or a block per result, by the number of terms; threads of a warp or a
  * block stride over the terms, a fixed tree joins them. */
+#include "../check.h"
 #include "walk.h"
 
 /* What is reduced: floats by sum, max or min, true bytes, or ids that differ from a value. */
-struct read_float {
-    const float *x;
-    __device__ float operator()(int64_t i) const { return x[i]; }
+template <typename T> struct read_as {
+    const T *x;
+    __device__ float operator()(int64_t i) const { return fl_load(x[i]); }
 };
 struct read_true {
     const uint8_t *x;
@@ -27,20 +28,20 @@ static __device__ __forceinline__ float joined(int kind, float v, float x)
     return kind == FL_SUM ? v + x : kind == FL_MAX ? fmaxf(v, x) : fminf(v, x);
 }
 
-template <typename Read>
-__global__ void reduce_by_thread(float *y, Read read, walk kept, walk gone, int kind, float factor)
+template <typename Y, typename Read>
+__global__ void reduce_by_thread(Y *y, Read read, walk kept, walk gone, int kind, float factor)
 {
     FL_GRID_FOR(r, kept.count) {
         int64_t first = walk_offset(kept, r);
         float v = start_of(kind);
         for (int64_t i = 0; i < gone.count; i++)
             v = joined(kind, v, read(first + walk_offset(gone, i)));
-        y[r] = v * factor;
+        y[r] = fl_store<Y>(v * factor);
     }
 }
 
-template <typename Read>
-__global__ void reduce_by_warp(float *y, Read read, walk kept, walk gone, int kind, float factor)
+template <typename Y, typename Read>
+__global__ void reduce_by_warp(Y *y, Read read, walk kept, walk gone, int kind, float factor)
 {
     FL_WARP_FOR(r, kept.count) {
         int64_t first = walk_offset(kept, r);
@@ -49,12 +50,12 @@ __global__ void reduce_by_warp(float *y, Read read, walk kept, walk gone, int ki
             v = joined(kind, v, read(first + walk_offset(gone, i)));
         v = kind == FL_SUM ? fl_warp_sum(v) : kind == FL_MAX ? fl_warp_max(v) : -fl_warp_max(-v);
         if (FL_LANE == 0)
-            y[r] = v * factor;
+            y[r] = fl_store<Y>(v * factor);
     }
 }
 
-template <typename Read>
-__global__ void reduce_by_block(float *y, Read read, walk kept, walk gone, int kind, float factor)
+template <typename Y, typename Read>
+__global__ void reduce_by_block(Y *y, Read read, walk kept, walk gone, int kind, float factor)
 {
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < kept.count; r += gridDim.x) {
@@ -67,44 +68,46 @@ __global__ void reduce_by_block(float *y, Read read, walk kept, walk gone, int k
         }
         v = kind == FL_SUM ? fl_block_sum(v, scratch) : kind == FL_MAX ? fl_block_max(v, scratch) : -fl_block_max(-v, scratch);
         if (threadIdx.x == 0)
-            y[r] = v * factor;
+            y[r] = fl_store<Y>(v * factor);
     }
 }
 
-template <typename Read> static void launch_reduce(float *y, Read read, const struct fl_dims *d, int kind, float factor)
+template <typename Y, typename Read> static void launch_reduce(Y *y, Read read, const struct fl_dims *d, int kind, float factor)
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
     if (kept.count <= 0)
         return;
     if (gone.count > 1024)
-        FL_LAUNCH_GRID(reduce_by_block<Read>, fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind, factor);
+        FL_LAUNCH_GRID((reduce_by_block<Y, Read>), fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind, factor);
     else if (gone.count <= 16)
-        FL_LAUNCH_GRID(reduce_by_thread<Read>, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, read, kept, gone, kind, factor);
+        FL_LAUNCH_GRID((reduce_by_thread<Y, Read>), fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, read, kept, gone, kind, factor);
     else
-        FL_LAUNCH_GRID(reduce_by_warp<Read>, fl_blocks_for(kept.count, FL_BLOCK / FL_WARP), FL_BLOCK, y, read, kept, gone, kind,
+        FL_LAUNCH_GRID((reduce_by_warp<Y, Read>), fl_blocks_for(kept.count, FL_BLOCK / FL_WARP), FL_BLOCK, y, read, kept, gone, kind,
                        factor);
 }
 
-extern "C" void fl_sum(float *y, const float *x, const struct fl_dims *d)
+/* Results are f32, or of the type of what is read. */
+static void reduce_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d, int kind, float factor)
 {
-    launch_reduce(y, read_float{x}, d, FL_SUM, 1.0f);
+    if (ty != FL_F32 && ty != tx)
+        FL_FAIL(NULL, "a reduction from type %d to type %d", (int)tx, (int)ty);
+    if (ty == FL_F32)
+        FL_BY_TYPE(tx, T, launch_reduce((float *)y, read_as<T>{(const T *)x}, d, kind, factor))
+    else
+        FL_BY_TYPE(tx, T, launch_reduce((T *)y, read_as<T>{(const T *)x}, d, kind, factor))
 }
 
-extern "C" void fl_max(float *y, const float *x, const struct fl_dims *d)
-{
-    launch_reduce(y, read_float{x}, d, FL_MAX, 1.0f);
-}
-
-extern "C" void fl_min(float *y, const float *x, const struct fl_dims *d)
-{
-    launch_reduce(y, read_float{x}, d, FL_MIN, 1.0f);
-}
-
-extern "C" void fl_mean(float *y, const float *x, const struct fl_dims *d)
-{
-    launch_reduce(y, read_float{x}, d, FL_SUM, (float)(1.0 / d->divisor));
-}
+#define REDUCTION(name, kind, factor)                                                                                  \
+    extern "C" void fl_##name##_as(void *y, const void *x, enum fl_type ty, enum fl_type tx, const struct fl_dims *d)   \
+    {                                                                                                                  \
+        reduce_as(y, x, ty, tx, d, kind, factor);                                                                      \
+    }                                                                                                                  \
+    extern "C" void fl_##name(float *y, const float *x, const struct fl_dims *d) { reduce_as(y, x, FL_F32, FL_F32, d, kind, factor); }
+REDUCTION(sum, FL_SUM, 1.0f)
+REDUCTION(max, FL_MAX, 1.0f)
+REDUCTION(min, FL_MIN, 1.0f)
+REDUCTION(mean, FL_SUM, (float)(1.0 / d->divisor))
 
 extern "C" void fl_count(float *y, const void *x, const struct fl_dims *d, bool has_ignore, int32_t ignore)
 {
@@ -114,25 +117,27 @@ extern "C" void fl_count(float *y, const void *x, const struct fl_dims *d, bool 
         launch_reduce(y, read_true{(const uint8_t *)x}, d, FL_SUM, 1.0f);
 }
 
-__global__ void argmax_kernel(int32_t *y, const float *x, walk kept, walk gone)
+template <typename T> __global__ void argmax_kernel(int32_t *y, const T *x, walk kept, walk gone)
 {
     FL_GRID_FOR(i, kept.count) {
-        const float *line = x + walk_offset(kept, i);
+        const T *line = x + walk_offset(kept, i);
         int64_t best = 0;
         for (int64_t k = 1; k < gone.count; k++)
-            if (line[walk_offset(gone, k)] > line[walk_offset(gone, best)])
+            if (fl_load(line[walk_offset(gone, k)]) > fl_load(line[walk_offset(gone, best)]))
                 best = k;
         y[i] = (int32_t)best;
     }
 }
 
-extern "C" void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d)
+extern "C" void fl_argmax_as(int32_t *y, const void *x, enum fl_type t, const struct fl_dims *d)
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
     if (kept.count > 0)
-        FL_LAUNCH_GRID(argmax_kernel, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, x, kept, gone);
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(argmax_kernel<T>, fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, (const T *)x, kept, gone))
 }
+
+extern "C" void fl_argmax(int32_t *y, const float *x, const struct fl_dims *d) { fl_argmax_as(y, x, FL_F32, d); }
 
 __global__ void global_norm_kernel(float *y, const float *squares, int64_t n)
 {

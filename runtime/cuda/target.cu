@@ -160,6 +160,7 @@ extern "C" void fl_target_stop(void)
     FL_CUDA(cudaDeviceSynchronize());
     fl_offload_stop();
     fl_gathered_stop();
+    fl_gemm_stop();
     for (int i = 0; i < nworkspace; i++)
         if (workspace[i].p)
             FL_CUDA(cudaFree(workspace[i].p));

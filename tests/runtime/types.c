@@ -144,6 +144,165 @@ static void gemms(void **state)
             }
 }
 
+/* Two batch dims that are no one: of each batch every second row of the other. */
+static void apart(void **state)
+{
+    (void)state;
+    enum { N = 2, H = 3, T = 5, K = 4 };
+    for (int t = FL_F32; t <= FL_F16; t++) {
+        float *fa = random_array(N * T * H * K, 1), *fb = random_array(N * T * H * K, 2), *fc = random_array(N * H * T * T, 3);
+        void *a = t == FL_F32 ? fa : as(fa, N * T * H * K, t), *b = t == FL_F32 ? fb : as(fb, N * T * H * K, t);
+        struct fl_gemm g = { .m = T, .n = T, .k = K, .tb = true, .lda = H * K, .ldb = H * K, .ldc = T, .alpha = 1, .nbatch = 2,
+                             .batch = { N, H }, .sa = { T * H * K, K }, .sb = { T * H * K, K }, .sc = { H * T * T, T * T } };
+        for (int again = 0; again < 2; again++) {
+            if (t == FL_F32)
+                fl_gemm(fc, a, b, &g);
+            else
+                fl_gemm_as(fc, FL_F32, a, b, (enum fl_type)t, &g);
+        }
+        for (int64_t i = 0; i < N * H * T * T; i++) {
+            int64_t n = i / (H * T * T), h = i / (T * T) % H, q = i / T % T, k = i % T;
+            double sum = 0;
+            for (int64_t l = 0; l < K; l++)
+                sum += (double)at(a, (enum fl_type)t, ((n * T + q) * H + h) * K + l) * at(b, (enum fl_type)t, ((n * T + k) * H + h) * K + l);
+            if (fabs(sum - fc[i]) > 1e-5)
+                fail_msg("type %d: c[%lld] is %.9g, expected %.9g", t, (long long)i, fc[i], sum);
+        }
+        if (t != FL_F32)
+            free(a), free(b);
+        free(fa), free(fb), free(fc);
+    }
+}
+
+struct follows { bool bias, residual, aux, grad, of_a; enum fl_activation f; };
+
+static double follow(double x, enum fl_activation f, float aux)
+{
+    return f == FL_GELU ? fl_gelu((float)x) : f == FL_RELU ? fmax(x, 0) : f == FL_GELU_GRAD ? fl_gelu_grad(aux, (float)x) : x;
+}
+
+/* A product of m x k and k x n with what follows; odd: sizes and strides for which the library has nothing to offer. */
+static void epilogue(enum fl_type t, enum fl_type tc, const struct follows *w, int trans, bool odd)
+{
+    int64_t m = 24, n = odd ? 13 : 16, k = odd ? 9 : 8, ldc = odd ? n : n + 8, lda = (trans & 1 ? m : k) + 8, ldb = (trans & 2 ? k : n) + 8;
+    int64_t na = (trans & 1 ? k : m) * lda, nb = (trans & 2 ? n : k) * ldb, nc = m * ldc;
+    float *fa = random_array(na, 1), *fb = random_array(nb, 2), *fc = random_array(nc, 3), *faux = random_array(nc, 4),
+          *fr = random_array(nc, 5), *fbias = random_array(m + n, 6), *fgrad = random_array(m + n, 7);
+    void *a = t == FL_F32 ? fa : as(fa, na, t), *b = t == FL_F32 ? fb : as(fb, nb, t);
+    void *c = tc == FL_F32 ? fc : as(fc, nc, tc), *aux = tc == FL_F32 ? faux : as(faux, nc, tc), *r = tc == FL_F32 ? fr : as(fr, nc, tc);
+    void *bias = tc == FL_F32 ? fbias : as(fbias, m + n, tc), *grad = tc == FL_F32 ? fgrad : as(fgrad, m + n, tc);
+    float *old = malloc((size_t)nc * sizeof *old), *old_aux = malloc((size_t)nc * sizeof *old_aux);
+    for (int64_t i = 0; i < nc; i++)
+        old[i] = at(c, tc, i), old_aux[i] = at(aux, tc, i);
+    struct fl_gemm g = { .m = m, .n = n, .k = k, .ta = trans & 1, .tb = trans >> 1, .lda = lda, .ldb = ldb, .ldc = ldc, .alpha = 1,
+                         .beta = w->grad ? 1 : 0 };
+    struct fl_epilogue e = { .activation = w->f };
+    if (w->bias)
+        e.bias = bias;
+    if (w->residual)
+        e.residual = r, e.ldr = ldc;
+    if (w->aux)
+        e.aux = aux, e.ldaux = ldc;
+    if (w->grad)
+        e.bias_grad = grad, e.of_a = w->of_a;
+    fl_gemm_epilogue(c, tc, a, b, t, &g, &e);
+    double step = tc == FL_F32 ? 0 : tc == FL_BF16 ? 1 / 128.0 : 1 / 1024.0;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t where = i * ldc + j;
+            double x = w->grad ? old[where] : 0;
+            for (int64_t l = 0; l < k; l++)
+                x += (double)at(a, t, trans & 1 ? l * lda + i : i * lda + l) * at(b, t, trans & 2 ? j * ldb + l : l * ldb + j);
+            x += w->bias ? at(bias, tc, j) : 0;
+            double kept = w->f == FL_GELU && w->aux ? x : old_aux[where];
+            x = follow(x, w->f, old_aux[where]) + (w->residual ? at(r, tc, where) : 0);
+            float got = at(c, tc, where), got_aux = at(aux, tc, where);
+            if (!(fabs(got - x) <= step * (1 + fabs(x)) + 2e-5))
+                fail_msg("types %d %d: c[%lld] is %.9g, expected %.9g", t, tc, (long long)where, got, x);
+            if (!(fabs(got_aux - kept) <= step * (1 + fabs(kept)) + 2e-5))
+                fail_msg("types %d %d: aux[%lld] is %.9g, expected %.9g", t, tc, (long long)where, got_aux, kept);
+        }
+    for (int64_t i = 0; w->grad && i < (w->of_a ? m : n); i++) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; l++)
+            sum += w->of_a ? at(a, t, trans & 1 ? l * lda + i : i * lda + l) : at(b, t, trans & 2 ? i * ldb + l : l * ldb + i);
+        if (!(fabs(at(grad, tc, i) - sum) <= step * (1 + fabs(sum)) + 2e-5))
+            fail_msg("types %d %d: gradient %lld is %.9g, expected %.9g", t, tc, (long long)i, at(grad, tc, i), sum);
+    }
+    if (t != FL_F32)
+        free(a), free(b);
+    if (tc != FL_F32)
+        free(c), free(aux), free(r), free(bias), free(grad);
+    free(fa), free(fb), free(fc), free(faux), free(fr), free(fbias), free(fgrad), free(old), free(old_aux);
+}
+
+static void epilogues(void **state)
+{
+    (void)state;
+    static const struct follows cases[] = {
+        { .bias = true }, { .bias = true, .residual = true }, { .residual = true }, { .f = FL_GELU }, { .f = FL_GELU, .aux = true },
+        { .f = FL_GELU, .bias = true }, { .f = FL_GELU, .bias = true, .aux = true }, { .f = FL_RELU }, { .f = FL_RELU, .bias = true },
+        { .f = FL_GELU_GRAD, .aux = true }, { .grad = true }, { .grad = true, .of_a = true },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int t = FL_F32; t <= FL_F16; t++)
+            for (int trans = 0; trans < 4; trans++)
+                for (int odd = 0; odd < 2; odd++) {
+                    epilogue((enum fl_type)t, (enum fl_type)t, &cases[i], trans, odd);
+                    if (cases[i].grad)
+                        epilogue((enum fl_type)t, FL_F32, &cases[i], trans, odd);
+                }
+}
+
+/* Reductions and ops along a dim of short types, against the f32 kernels on the same numbers. */
+static void along(void **state)
+{
+    (void)state;
+    enum { O = 3, N = 40, I = 5, ALL = O * N * I, K = 4 };
+    struct fl_dims d = { .ndim = 3, .n = { O, N, I }, .valid = { O, N - 3, I }, .reduced = 2, .divisor = N - 3 };
+    for (int t = FL_BF16; t <= FL_F16; t++)
+        for (int inner = 0; inner < 2; inner++) {
+            float *raw = random_array(ALL, 11 + (uint64_t)inner), *x = malloc(ALL * sizeof *x), *y = malloc(2 * ALL * sizeof *y),
+                  *z = malloc(2 * ALL * sizeof *z);
+            int32_t *ids = malloc(ALL * sizeof *ids), *iy = malloc(ALL * sizeof *iy), *iz = malloc(ALL * sizeof *iz);
+            void *s = as(raw, ALL, (enum fl_type)t), *to = malloc(ALL * 2);
+            for (int i = 0; i < ALL; i++)
+                x[i] = at(s, (enum fl_type)t, i), ids[i] = i * 7 % 11 - 1;
+            d.reduced = inner ? 4 : 2;
+            d.valid[1] = inner ? N : N - 3;
+            d.valid[2] = inner ? I - 1 : I;
+            int kept = inner ? O * N : O * I;
+            static void (*const full[])(float *, const float *, const struct fl_dims *) = { fl_sum, fl_max, fl_min, fl_mean };
+            static void (*const typed[])(void *, const void *, enum fl_type, enum fl_type, const struct fl_dims *) = { fl_sum_as, fl_max_as, fl_min_as, fl_mean_as };
+            for (int f = 0; f < 4; f++) {
+                full[f](y, x, &d);
+                typed[f](z, s, FL_F32, (enum fl_type)t, &d);
+                assert_memory_equal(y, z, (size_t)kept * sizeof *y);
+                typed[f](to, s, (enum fl_type)t, (enum fl_type)t, &d);
+                for (int i = 0; i < kept; i++)
+                    assert_true(at(to, (enum fl_type)t, i) == round_to(y[i], (enum fl_type)t));
+            }
+            fl_argmax(iy, x, &d);
+            fl_argmax_as(iz, s, (enum fl_type)t, &d);
+            assert_memory_equal(iy, iz, (size_t)kept * sizeof *iy);
+            for (int reverse = 0; reverse < 2; reverse++) {
+                fl_cumsum(y, x, &d, reverse);
+                fl_cumsum_as(to, s, (enum fl_type)t, &d, reverse);
+                for (int i = 0; i < ALL; i++)
+                    assert_true(at(to, (enum fl_type)t, i) == round_to(y[i], (enum fl_type)t));
+            }
+            fl_top_k(y, iy, x, &d, K);
+            fl_top_k_as(to, iz, s, (enum fl_type)t, &d, K);
+            assert_memory_equal(iy, iz, (size_t)(kept * K) * sizeof *iy);
+            for (int i = 0; i < kept * K; i++)
+                assert_true(at(to, (enum fl_type)t, i) == y[i]);
+            fl_scatter(y, x, ids, &d, 9, 0);
+            fl_scatter_as(z, s, (enum fl_type)t, ids, &d, 9, 0);
+            assert_memory_equal(y, z, (size_t)(kept * 9) * sizeof *y);
+            free(raw), free(x), free(y), free(z), free(ids), free(iy), free(iz), free(s), free(to);
+        }
+}
+
 static void conversions(void **state)
 {
     (void)state;
@@ -363,6 +522,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
+        cmocka_unit_test(apart),       cmocka_unit_test(epilogues),    cmocka_unit_test(along),
         cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
         cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
         cmocka_unit_test(movers),

@@ -146,3 +146,48 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
         of((const fl_f16 *)a, (fl_f16 *)c);
     return status;
 }
+
+/* The addresses lie in device memory and are read when the call runs. */
+template <typename T, typename C>
+static cublasStatus_t enqueue_pointers(cublasHandle_t handle, const char *name, cublasOperation_t ta, cublasOperation_t tb, int m, int n,
+                                       int k, float by, const T *const *a, int lda, const T *const *b, int ldb, float keep, C *const *c,
+                                       int ldc, int batch)
+{
+    cublasStatus_t status = checked(handle, ta, tb, m, n, k, lda, ldb, ldc, batch);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    if (!handle->workspace)
+        twin_fault("%s: the handle has no workspace since its stream was set", name);
+    for (const void *list : {(const void *)a, (const void *)b, (const void *)c})
+        twin_check_device(list, (size_t)batch * sizeof(void *), name);
+    twin_enqueue(handle->stream, name, [=] {
+        for (int i = 0; i < batch; i++)
+            multiply(ta == CUBLAS_OP_T, tb == CUBLAS_OP_T, m, n, k, by, a[i], lda, b[i], ldb, keep, c[i], ldc);
+        return true;
+    });
+    return status;
+}
+
+cublasStatus_t cublasSgemmBatched(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                  const float *alpha, const float *const a[], int lda, const float *const b[], int ldb,
+                                  const float *beta, float *const c[], int ldc, int batch)
+{
+    return enqueue_pointers(handle, "cublasSgemmBatched", ta, tb, m, n, k, *alpha, a, lda, b, ldb, *beta, c, ldc, batch);
+}
+
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+                                   const void *alpha, const void *const a[], cudaDataType_t type_a, int lda, const void *const b[],
+                                   cudaDataType_t type_b, int ldb, const void *beta, void *const c[], cudaDataType_t type_c, int ldc,
+                                   int batch, cublasComputeType_t compute, cublasGemmAlgo_t)
+{
+    if (type_a != type_b || type_a == CUDA_R_32F || (type_c != type_a && type_c != CUDA_R_32F) || compute != CUBLAS_COMPUTE_32F)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    auto with = [&](auto *element, auto *result) {
+        typedef decltype(element) pointer;
+        return enqueue_pointers(handle, "cublasGemmBatchedEx", ta, tb, m, n, k, *(const float *)alpha, (const pointer *)a, lda,
+                                (const pointer *)b, ldb, *(const float *)beta, (decltype(result) const *)c, ldc, batch);
+    };
+    if (type_a == CUDA_R_16BF)
+        return type_c == CUDA_R_32F ? with((const fl_bf16 *)NULL, (float *)NULL) : with((const fl_bf16 *)NULL, (fl_bf16 *)NULL);
+    return type_c == CUDA_R_32F ? with((const fl_f16 *)NULL, (float *)NULL) : with((const fl_f16 *)NULL, (fl_f16 *)NULL);
+}
