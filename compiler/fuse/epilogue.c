@@ -89,6 +89,15 @@ static struct node *activation_of(const struct fusing *w, const struct value *v)
     return NULL;
 }
 
+/* What node gone read, node by reads now. */
+static void read_by(struct fusing *w, const struct node *gone, struct node *by)
+{
+    for (int k = 0; k < arrlen(gone->in); k++)
+        for (int i = 0; gone->in[k] && i < arrlen(w->readers[gone->in[k]->id]); i++)
+            if (w->readers[gone->in[k]->id][i] == gone)
+                w->readers[gone->in[k]->id][i] = by;
+}
+
 /* The contraction stands where the last of its nodes did. */
 static void rewrite_as(struct fusing *w, struct match *m)
 {
@@ -96,8 +105,10 @@ static void rewrite_as(struct fusing *w, struct match *m)
     for (int i = 0; i < arrlen(m->nodes); i++) {
         struct node *alone = NEW(struct node);
         *alone = *m->nodes[i];
-        if (m->nodes[i] != last)
+        if (m->nodes[i] != last) {
             fuse_remove(last->region, m->nodes[i]);
+            read_by(w, m->nodes[i], last);
+        }
         m->nodes[i] = alone;
     }
     const char *spec = node_str(m->product, "spec");
