@@ -2,6 +2,7 @@
  * from its number, its part of each split dim from its coordinates, its groups and peers from both. The numbers that are
  * written into the rank files are looked at here, rank by rank, and worked out again in another way. */
 #include "verify.h"
+#include <string.h>
 
 /* Row-major: the last axis of ranks counts fastest. */
 static bool coordinates_hold(const struct mesh *m, const struct rank_row *r, int rank)
@@ -17,13 +18,25 @@ static bool coordinates_hold(const struct mesh *m, const struct rank_row *r, int
     return left == 0 && r->stage == (m->pipe >= 0 ? r->coord[m->pipe] : 0);
 }
 
-/* The parts of a dim laid side by side: where part q starts. The first parts get one more each until it is used up. */
-static int64_t part_start(int64_t n, int64_t parts, int64_t q)
+/* The parts of a dim laid side by side, q = 0 to `parts`: where each starts. The first ones get one more each until it is used up.
+ * Laid out once for all ranks. */
+struct division { int64_t n, parts; };
+struct divisions { struct { struct division key; int64_t *value; } *done; };      /* stb_ds map */
+
+static int64_t part_start(struct divisions *d, int64_t n, int64_t parts, int64_t q)
 {
-    int64_t at = 0;
-    for (int64_t k = 0; k < q; k++)
-        at += (n - at + parts - k - 1) / (parts - k);
-    return at;
+    struct division by;
+    memset(&by, 0, sizeof by);
+    by.n = n;
+    by.parts = parts;
+    int64_t *start = hmget(d->done, by);
+    if (!start) {
+        start = NEW_ARRAY(int64_t, parts + 1);
+        for (int64_t k = 0; k < parts; k++)
+            start[k + 1] = start[k] + (n - start[k] + parts - k - 1) / (parts - k);
+        hmput(d->done, by, start);
+    }
+    return start[q];
 }
 
 /* In how many parts the axes cut dim d of v (or its piece), and which of them is this rank's. */
@@ -43,13 +56,13 @@ static int64_t part_number(const struct mesh *m, const struct value *v, int d, c
 }
 
 /* Shares: equal runs of the largest piece, the last ones cut off where the rank's own piece ends. */
-static bool share_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+static bool share_holds(struct divisions *by, const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
 {
     int64_t parts, own = 1, largest = 1;
     for (int d = 0; d < c->value->ndim; d++) {
         int64_t n = c->value->dim[d]->phys, q = part_number(m, c->value, d, r, &parts);
-        own *= part_start(n, parts, q + 1) - part_start(n, parts, q);
-        largest *= part_start(n, parts, 1);
+        own *= part_start(by, n, parts, q + 1) - part_start(by, n, parts, q);
+        largest *= part_start(by, n, parts, 1);
     }
     int64_t q = part_number(m, c->value, DIM_FLAT, r, &parts);
     int64_t share = (largest + parts * FLAT_ELEMENTS - 1) / (parts * FLAT_ELEMENTS) * FLAT_ELEMENTS;
@@ -57,22 +70,22 @@ static bool share_holds(const struct mesh *m, const struct rank_constant *c, con
     return value == (c->base ? start : end > start ? end - start : 0);
 }
 
-static bool constant_holds(const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
+static bool constant_holds(struct divisions *by, const struct mesh *m, const struct rank_constant *c, const struct rank_row *r, int64_t value)
 {
     if (c->dim == DIM_FLAT)
-        return share_holds(m, c, r, value);
+        return share_holds(by, m, c, r, value);
     int64_t parts, q = part_number(m, c->value, c->dim, r, &parts);
-    int64_t n = c->value->dim[c->dim]->phys, start = part_start(n, parts, q);
-    return value == (c->base ? start : part_start(n, parts, q + 1) - start);
+    int64_t n = c->value->dim[c->dim]->phys, start = part_start(by, n, parts, q);
+    return value == (c->base ? start : part_start(by, n, parts, q + 1) - start);
 }
 
-bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, const char **fact)
+static bool holds(struct divisions *by, const struct physical *p, const struct rank_row *r, int rank, const char **fact)
 {
     *fact = "its coordinates are those of another rank";
     if (!coordinates_hold(p->mesh, r, rank))
         return false;
     for (int i = 0; i < arrlen(p->constants); i++)
-        if (!constant_holds(p->mesh, &p->constants[i], r, r->constants[i])) {
+        if (!constant_holds(by, p->mesh, &p->constants[i], r, r->constants[i])) {
             const struct value *v = p->constants[i].value;
             *fact = mem_printf("its part of '%s' is another rank's", v->path ? v->path : "?");
             return false;
@@ -80,12 +93,19 @@ bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, co
     return true;
 }
 
+bool rank_holds(const struct physical *p, const struct rank_row *r, int rank, const char **fact)
+{
+    struct divisions by = {NULL};
+    return holds(&by, p, r, rank, fact);
+}
+
 bool images_hold(const struct module *m, const char **fact, int *rank)
 {
     const struct physical *p = m->physical;
+    struct divisions by = {NULL};
     for (*rank = 0; *rank < p->mesh->nranks; ++*rank) {
         struct rank_row r = rank_row(p, *rank);
-        if (!rank_holds(p, &r, *rank, fact))
+        if (!holds(&by, p, &r, *rank, fact))
             return false;
         arrfree(r.constants);
     }
