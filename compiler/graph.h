@@ -143,6 +143,7 @@ struct value {
                                     a share or sum that the logical graph does not have */
     struct layout lay;
     const struct plan_line *line;    /* the sbp or pin line that asked for lay, or NULL */
+    bool with_loss;              /* of the forward, but read in the backward phase, where the loss is made (rewrite/loss.c) */
     bool anew;                   /* made once a step, but its readers convert it each time: a share of a copy (shard/shares.c) */
     const struct layout *keep;   /* from a save line: as the backward finds it; NULL: as cost says */
     /* after layout and allocate (physical graph only) */

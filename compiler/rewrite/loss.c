@@ -311,6 +311,14 @@ static struct node *build_node(struct parts *p, const struct op *op, const struc
     return n;
 }
 
+/* What the model itself has n read stays a matter of its forward: for `strict`. */
+static void read_with_loss(struct node *n, int64_t count)
+{
+    for (int k = 0; k < count; k++)
+        if (n->in[k])
+            n->in[k]->with_loss = true;
+}
+
 static void join(struct parts *p)
 {
     struct region *root = p->g->root;
@@ -318,6 +326,7 @@ static void join(struct parts *p)
     struct node *n = build_node(p, p->gradient ? &op_linear_cross_entropy_grad : &op_linear_cross_entropy, like);
     struct node **nodes = NULL, *end = p->end;
     int at = place_of(root, like), behind = at;
+    read_with_loss(n, 3);                /* x, w, targets */
     n->why = "their logits are read by the loss alone: made a few rows at a time";
     for (int i = at; p->gradient && i < arrlen(root->nodes); i++)
         if (p->late[root->nodes[i]->id] && p->moved[root->nodes[i]->id])
@@ -332,6 +341,7 @@ static void join(struct parts *p)
         for (int k = 0; p->gradient && i == behind && k < arrlen(root->nodes); k++)
             if (p->late[root->nodes[k]->id] && root->nodes[k] != end) {
                 root->nodes[k]->phase = like->phase;
+                read_with_loss(root->nodes[k], arrlen(root->nodes[k]->in));
                 p->moved[root->nodes[k]->id] = true;
                 arrput(nodes, root->nodes[k]);
             }

@@ -204,7 +204,8 @@ double conversion_price(const struct problem *p, const struct part *t, const str
     }
     cost += code_is_split(a) && !is_parameter(v) && split_by_weight(p, t, v->dim[a - CODE_S]) ? gather_price : 0;
     /* gradients have no lines of their own: strict is about the forward */
-    if (p->s->m->plan->strict && phase == PHASE_FORWARD && !(t->asked[v->id] >> c & 1))
+    bool forward = phase == PHASE_FORWARD || (phase == PHASE_BACKWARD && v->with_loss);
+    if (p->s->m->plan->strict && forward && !(t->asked[v->id] >> c & 1))
         cost += p->soft ? BROKEN_PRICE : INFINITY;
     return cost;
 }
