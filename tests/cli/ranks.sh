@@ -13,7 +13,7 @@ for n in 1 3; do
     mpirun -n $n out/run --steps 1 >text 2>&1
     status=$?
     lines=$(grep -c '2 ranks' text)
-    [ $status -eq 1 ] || { echo "mpirun -n $n ended with $status, not 1"; bad=1; }
+    [ $status -eq 3 ] || { echo "mpirun -n $n ended with $status, not 3"; bad=1; }
     [ "$lines" -eq 1 ] || { cat text; echo "mpirun -n $n: $lines lines speak of the 2 ranks"; bad=1; }
 done
 exit $bad
