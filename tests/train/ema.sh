@@ -42,6 +42,8 @@ run one --export one.st --ema --metrics one.jsonl
 near average 0.8 w1.st w2.st w3.st w4.st one.st
 if [ -n "$double" ]; then
     for plan in zero2_pp2_dp2 short; do
+        # in 16 bits what a product takes along is rounded once less: here the parts one after the other, as on the cpu
+        if [ $plan = short ]; then export FL_DOUBLE_LT=none; fi
         build cuda $plan ema.flow cuda
         build cpu $plan ema.flow cpu
         for target in cuda cpu; do run $target --export $target.st --ema --metrics $target.jsonl; done
