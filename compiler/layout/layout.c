@@ -334,7 +334,8 @@ static bool place_in_stack(struct work *w, struct value *v)
 {
     struct node *s = sole_reader(w, v, &op_stack);
     const struct op *op = v->def->op;
-    if (!s || !op_takes_strides(op) || op->flags & OP_VIEW || op == &op_box_slice)
+    bool fills = op == &op_box_pad || op == &op_slice_grad;      /* the whole result, in one run, before what it has of its own */
+    if (!s || fills || !op_takes_strides(op) || op->flags & OP_VIEW || op == &op_box_slice)
         return false;
     struct value *all = s->out[0];
     if (all->type != v->type)            /* a gradient made in 16 bits, of a parameter whose gradient is f32 */
