@@ -183,6 +183,7 @@ struct node {
     const struct node *logical;  /* physical graph: the node of the logical graph that it was cloned from, or NULL */
     struct node *forward;        /* backward nodes: the forward node it was derived from */
     struct node *again;          /* a forward node that recompute repeats here, in the backward */
+    bool of_loss;                /* of the forward, though it stands in the backward phase: makes or reads a loss (rewrite/loss.c) */
     int stage;                   /* virtual stage after place, in the physical graph its stage; repeat nodes that are cut: -1 */
     struct layout *need;         /* after shard: layout in which each operand is read; arrlen(in) entries */
     int spoilt, spoilt_operand;  /* --spoil: an enum fault (interpret.h) of this operand's conversion (-1: of all), or 0 */

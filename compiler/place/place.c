@@ -38,8 +38,11 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
         if (!is_data(v) || node_at_root(v->def) == around)
             continue;
         int s = made_on(p, v->def);
-        enum phase phase = node_at_root(v->def)->phase;
-        if (s < r->gradients && (phase == PHASE_BACKWARD || phase == PHASE_WEIGHT))
+        const struct node *def = node_at_root(v->def);
+        bool gradient = !def->of_loss && (def->phase == PHASE_BACKWARD || def->phase == PHASE_WEIGHT);
+        if (gradient && around->of_loss)         /* the gradient of the loss is made where the loss is */
+            continue;
+        if (gradient && s < r->gradients)
             r->gradients = s;
         if (s > r->high) {
             r->high = s;
@@ -169,7 +172,7 @@ static void place_forward(struct placing *p)
     bool after = false;
     for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
         struct node *n = p->g->root->nodes[i];
-        if (n->phase != PHASE_FORWARD || n->op->flags & OP_SOURCE)
+        if ((n->phase != PHASE_FORWARD && !n->of_loss) || n->op->flags & OP_SOURCE)
             continue;
         struct reach r = reach_of(p, n);
         int said = place_line(p, n, &r);
@@ -200,7 +203,7 @@ static void place_backward(struct placing *p)
         struct node *n = p->g->root->nodes[i];
         if (n->phase != PHASE_BACKWARD && n->phase != PHASE_WEIGHT)
             continue;
-        if (n->op->flags & OP_SOURCE)
+        if (n->op->flags & OP_SOURCE || n->of_loss)
             continue;
         /* a sum of gradients of what the cut repeat gives goes with its operands: the repeat is on no one stage */
         if (n->forward && live[node_at_root(n->forward)->id] && (n->body || node_at_root(n->forward)->stage >= 0)) {

@@ -327,6 +327,7 @@ static void join(struct parts *p)
     struct node **nodes = NULL, *end = p->end;
     int at = place_of(root, like), behind = at;
     read_with_loss(n, 3);                /* x, w, targets */
+    n->of_loss = p->gradient;
     n->why = "their logits are read by the loss alone: made a few rows at a time";
     for (int i = at; p->gradient && i < arrlen(root->nodes); i++)
         if (p->late[root->nodes[i]->id] && p->moved[root->nodes[i]->id])
@@ -341,6 +342,7 @@ static void join(struct parts *p)
         for (int k = 0; p->gradient && i == behind && k < arrlen(root->nodes); k++)
             if (p->late[root->nodes[k]->id] && root->nodes[k] != end) {
                 root->nodes[k]->phase = like->phase;
+                root->nodes[k]->of_loss = true;
                 read_with_loss(root->nodes[k], arrlen(root->nodes[k]->in));
                 p->moved[root->nodes[k]->id] = true;
                 arrput(nodes, root->nodes[k]);

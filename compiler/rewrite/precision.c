@@ -3,9 +3,9 @@
  *
  *   - tensors are in the plan's type, scalars, inputs and what `keep f32 on` names stay f32;
  *   - results of ops that add up (OP_WIDE: sums, the parts of cross_entropy) are f32, whatever they read;
- *   - a view has the type of what it views, element-wise ops and OP_WIDE read any type, stack, concat and the gradient of
- *     slice the type of their result, all other ops the type they compute in, so their other operands are cast, once for
- *     all readers in the blocks;
+ *   - a view has the type of what it views, unless one of the two is a scalar; element-wise ops and OP_WIDE read any type,
+ *     stack, concat and the gradient of slice the type of their result, all other ops the type they compute in, so their
+ *     other operands are cast, once for all readers in the blocks;
  *   - gradients of parameters are made and accumulated in the type of `grads`;
  *   - a parameter is stored in the type of `master`. With f32 the forward and backward read a copy in the plan's type, cast
  *     once per step in phase SETUP: a layout of its own (gathered in the short type where `shard` splits the master).
@@ -288,9 +288,10 @@ static void add_casts(struct precising *r, struct region *at)
             add_casts(r, n->body);
         for (int k = 0; k < arrlen(n->in); k++) {
             struct value *v = n->in[k];
-            if (!v || !v->ndim || !type_is_float(v->type) || (!n->body && reads_any(n)))
+            bool view = n->op->flags & OP_VIEW && !k;        /* of a tensor as a scalar, or of a scalar as a gradient */
+            if (!v || !type_is_float(v->type) || (!view && (!v->ndim || (!n->body && reads_any(n)))))
                 continue;
-            enum type t = n->body ? n->body->args[k]->type : moves(n) ? n->out[0]->type : type_of_node(r, n);
+            enum type t = n->body ? n->body->args[k]->type : view || moves(n) ? n->out[0]->type : type_of_node(r, n);
             if (v->type != t)
                 n->in[k] = other_type(r, v, t);
         }
