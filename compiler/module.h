@@ -58,9 +58,11 @@ struct param {
                                     cut into shares; set by shard */
     const struct plan_line *line;    /* the sbp or pin line that asked for it, or NULL; set by shard */
     /* files: how it is named there; NULL: under its own path with indices */
-    const char *file_name;       /* "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first */
-    int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file (same elements in the same order) */
-    bool file_transpose;         /* the file holds the two dims of file_shape swapped */
+    const char **file_names;     /* stb_ds array: "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first.
+                                    Several: tensors of one shape, stacked along a new dim 0 */
+    int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file, of all of them stacked */
+    int *file_order;             /* stb_ds array or NULL: the parameter's elements are those of file_shape with its dims in
+                                    this order: [2, 0, 1] makes [D, 2, F] of [2, F, D]. NULL: as they are */
 };
 
 const char *param_text(const struct param *p);       /* its path, with the blocks of a piece: "h[0..2].attn.w" */

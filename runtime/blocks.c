@@ -103,10 +103,12 @@ bool fl_block_averaged(const struct fl_class *class, const struct fl_param *p)
     return false;
 }
 
+int fl_block_parts(const struct fl_param *p, bool native) { return native || !p->file_parts ? 1 : p->file_parts; }
+
 /* {0} {1} .. in a file name, or [*] in a path, become the indices of the block, outermost first. */
-char *fl_block_name(const struct fl_param *p, int64_t block, bool native)
+char *fl_block_name(const struct fl_param *p, int64_t block, int part, bool native)
 {
-    const char *from = native || !p->file_name ? p->tensor.path : p->file_name;
+    const char *from = native || !p->file_parts ? p->tensor.path : p->file_names[part];
     bool path = from == p->tensor.path;
     int64_t index[FL_MAX_STACK] = { 0 };
     for (int i = p->nstack - 1; i >= 0; i--) {
@@ -129,23 +131,39 @@ char *fl_block_name(const struct fl_param *p, int64_t block, bool native)
     return name;
 }
 
-struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, bool native)
+/* The dims in the file, of all parts. */
+static int file_dims(const struct fl_param *p, bool native, int64_t *size)
 {
-    struct fl_st_entry e = { .name = fl_block_name(p, block, native),
-                             .ndim = p->tensor.ndim,
-                             .count = fl_tensor_count(&p->tensor) };
+    bool own = native || !p->file_ndim;
+    int ndim = own ? p->tensor.ndim : p->file_ndim;
+    for (int d = 0; d < ndim; d++)
+        size[d] = own ? p->tensor.dim[d].size : p->file_shape[d];
+    return ndim;
+}
+
+struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, int part, bool native)
+{
+    int64_t size[FL_MAX_DIM];
+    int ndim = file_dims(p, native, size), parts = fl_block_parts(p, native), first = parts > 1;
+    struct fl_st_entry e = { .name = fl_block_name(p, block, part, native),
+                             .ndim = ndim - first,
+                             .count = fl_tensor_count(&p->tensor) / parts };
     for (int d = 0; d < e.ndim; d++)
-        e.shape[d] = p->tensor.dim[d].size;
-    if (native)
-        return e;
-    if (p->file_ndim) {
-        e.ndim = p->file_ndim;
-        memcpy(e.shape, p->file_shape, sizeof e.shape);
-    }
-    if (p->file_transpose) {
-        int64_t a = e.shape[0];
-        e.shape[0] = e.shape[1];
-        e.shape[1] = a;
-    }
+        e.shape[d] = size[first + d];
     return e;
+}
+
+struct fl_block_walk fl_block_walk_begin(const struct fl_param *p, int part, bool native)
+{
+    struct fl_block_walk w = { 0 };
+    w.ndim = file_dims(p, native, w.size);
+    int64_t stride = 1;
+    for (int d = w.ndim - 1; d >= 0; d--) {
+        int of = p->file_ordered && !native ? p->file_order[d] : d;
+        w.stride[of] = stride;
+        stride *= w.size[of];
+    }
+    if (fl_block_parts(p, native) > 1)
+        w.at = part * w.stride[0];
+    return w;
 }

@@ -22,11 +22,27 @@ void fl_block_put_held(struct fl_run *run, const struct fl_param *p, int64_t own
                        const struct fl_box *box);
 
 /* Name and shape in a file. native: a checkpoint's, where names are paths and states are there too. Otherwise as the
- * program's files block says; transposed, [a, b] in our order of elements is stored as [b, a]. The name is
- * allocated. */
+ * program's files block says: a block is made of so many tensors of the file, parts. The name is allocated. */
 bool fl_block_wanted(const struct fl_param *p, bool native);
 /* Is there a moving average of this parameter? */
 bool fl_block_averaged(const struct fl_class *class_, const struct fl_param *p);
-char *fl_block_name(const struct fl_param *p, int64_t block, bool native);
-struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, bool native);
+int fl_block_parts(const struct fl_param *p, bool native);
+char *fl_block_name(const struct fl_param *p, int64_t block, int part, bool native);
+struct fl_st_entry fl_block_entry(const struct fl_param *p, int64_t block, int part, bool native);
+
+/* Where the elements of a part, in the order of the file, stand in our block: each call gives the next one's place. */
+struct fl_block_walk { int ndim; int64_t size[FL_MAX_DIM], stride[FL_MAX_DIM], index[FL_MAX_DIM], at; };
+struct fl_block_walk fl_block_walk_begin(const struct fl_param *p, int part, bool native);
+static inline int64_t fl_block_walk_next(struct fl_block_walk *w)
+{
+    int64_t at = w->at;
+    for (int d = w->ndim - 1; d >= 0; d--) {
+        w->at += w->stride[d];
+        if (++w->index[d] < w->size[d])
+            break;
+        w->index[d] = 0;
+        w->at -= w->size[d] * w->stride[d];
+    }
+    return at;
+}
 #endif

@@ -164,7 +164,7 @@ static void begin_file(void)
     int64_t bytes;
     for (int i = 0; i < nslot; i++)
         if (slots[i].writer == fl_rank_number)
-            entries[n++] = fl_block_entry(plan.family[slots[i].family].p, slots[i].block, true);
+            entries[n++] = fl_block_entry(plan.family[slots[i].family].p, slots[i].block, 0, true);
     char *header = fl_st_header(n, entries, &bytes), *name = file_name(fl_rank_number);
     char *path = fl_printf("%s/%s", save.fresh, name);
     fl_writing_begin(path, header, bytes, target.room);

@@ -117,7 +117,7 @@ static void look_at_parameters(struct fl_run *run, const char *when)
             struct found f = search(part, held.n, false);
             if (f.count)
                 speak(fl_printf("flow: rank %d: %s, %s holds the first %s: %lld of %lld elements here are not finite\n",
-                                fl_rank_number, when, fl_block_name(p, fl_block_number(p, own), true),
+                                fl_rank_number, when, fl_block_name(p, fl_block_number(p, own), 0, true),
                                 isnan(f.what) ? "NaN" : "infinity", (long long)f.count, (long long)held.n));
         }
         free(part);

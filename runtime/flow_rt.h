@@ -75,10 +75,12 @@ struct fl_param {
     double init_a, init_b;
     bool state;                          /* the optimizer's: in checkpoints, not in --load and --export */
     bool owner;                          /* this class writes it to files (of several stages that hold it, the first) */
-    const char *file_name;               /* "h.{0}.attn.c_attn.weight"; NULL: its path with indices */
+    int file_parts;                      /* tensors of weight files that a block is made of; 0: one, named by path with indices */
+    const char *const *file_names;       /* of each: "h.{0}.attn.c_attn.weight" */
     int file_ndim;                       /* 0: file_shape as the tensor's */
-    int64_t file_shape[FL_MAX_DIM];      /* shape in the file */
-    bool file_transpose;                 /* the file holds the two dims of file_shape swapped */
+    int64_t file_shape[FL_MAX_DIM];      /* shape in the file; of several parts, which are stacked, the first dim is their number */
+    bool file_ordered;                   /* our elements are those of file_shape with its dims in the order file_order */
+    int file_order[FL_MAX_DIM];
     bool average;                        /* the moving average of the parameter whose path stands before "#ema" */
 };
 

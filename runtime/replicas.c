@@ -153,7 +153,7 @@ static void put_holders(FILE *to, int axis, uint64_t mine, bool there)
 
 static char *parameter_text(int axis, const struct fl_param *p, int64_t block, const char *when, uint64_t hash, bool there)
 {
-    char *text = NULL, *name = fl_block_name(p, block, true);
+    char *text = NULL, *name = fl_block_name(p, block, 0, true);
     size_t size;
     FILE *to = open_memstream(&text, &size);
     if (!to)

@@ -132,5 +132,5 @@ char *fl_seen_path(const struct fl_value *v, const char *path, int64_t block)
     struct fl_param p = { .tensor = { .path = path }, .nstack = v ? v->nstack : 0 };
     if (v)
         memcpy(p.stack, v->stack, sizeof p.stack);
-    return fl_block_name(&p, block, true);
+    return fl_block_name(&p, block, 0, true);
 }

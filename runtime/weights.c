@@ -138,12 +138,21 @@ static void shape_text(FILE *to, const struct fl_st_entry *e)
 
 static bool line(struct text *t) { return ++t->lines <= 20; }
 
+/* The tensors of a file that a family is made of: every block's parts. */
+static int64_t tensors_all(const struct fl_param *p, bool native) { return fl_blocks_all(p) * fl_block_parts(p, native); }
+
+static struct fl_st_entry tensor_entry(const struct fl_param *p, int64_t i, bool native)
+{
+    int parts = fl_block_parts(p, native);
+    return fl_block_entry(p, i / parts, (int)(i % parts), native);
+}
+
 /* Lists what does not fit, for the whole model, on every rank alike. */
 static void check_file(struct text *t, const struct fl_shards *f, const struct fl_class *class, bool native)
 {
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
-        for (int64_t b = 0; fl_block_wanted(&class->param[i], native) && b < fl_blocks_all(&class->param[i]); b++) {
-            struct fl_st_entry want = fl_block_entry(&class->param[i], b, native), *e = find(f, want.name);
+        for (int64_t b = 0; fl_block_wanted(&class->param[i], native) && b < tensors_all(&class->param[i], native); b++) {
+            struct fl_st_entry want = tensor_entry(&class->param[i], b, native), *e = find(f, want.name);
             if (!e) {
                 if (line(t))
                     fprintf(t->to, "\n  missing: %s", want.name);
@@ -166,12 +175,16 @@ static void check_file(struct text *t, const struct fl_shards *f, const struct f
         fprintf(t->to, "\n  and %d more", t->lines - 20);
 }
 
-static void load_block(float *whole, const struct fl_st_entry *e, const struct fl_param *p, bool native)
+static void load_block(float *whole, const struct fl_shards *f, const struct fl_param *p, int64_t block, bool native)
 {
-    bool turned = !native && p->file_transpose;
-    int64_t rows = e->ndim == 2 ? e->shape[0] : 1, columns = e->ndim == 2 ? e->shape[1] : 1;
-    for (int64_t i = 0; i < e->count; i++)
-        whole[turned ? i % columns * rows + i / columns : i] = fl_st_read(e, i);
+    for (int k = 0; k < fl_block_parts(p, native); k++) {
+        char *name = fl_block_name(p, block, k, native);
+        const struct fl_st_entry *e = find(f, name);
+        struct fl_block_walk w = fl_block_walk_begin(p, k, native);
+        for (int64_t i = 0; i < e->count; i++)
+            whole[fl_block_walk_next(&w)] = fl_st_read(e, i);
+        free(name);
+    }
 }
 
 void fl_weights_load_files(struct fl_run *run, const char *what, int n, const char *const *names, bool native)
@@ -194,11 +207,9 @@ void fl_weights_load_files(struct fl_run *run, const char *what, int n, const ch
         float *whole = fl_alloc(fl_tensor_count(&p->tensor) * (int64_t)sizeof(float)),
               *part = fl_alloc(part_count * (int64_t)sizeof(float));
         for (int64_t own = 0; own < fl_blocks_own(p); own++) {
-            char *name = fl_block_name(p, fl_block_number(p, own), native);
-            load_block(whole, find(&f, name), p, native);
+            load_block(whole, &f, p, fl_block_number(p, own), native);
             fl_box_take(part, whole, &p->tensor, &box);
             fl_block_put_held(run, p, own, part, &box);
-            free(name);
             fl_alive();
         }
         free(whole);
@@ -242,13 +253,13 @@ static struct export plan_export(const struct fl_class *class, int64_t limit, bo
     struct export e = { .nshard = 1 };
     int64_t bytes = 0;
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
-        e.n += exported(class, &class->param[i], ema) ? (int)fl_blocks_all(&class->param[i]) : 0;
+        e.n += exported(class, &class->param[i], ema) ? (int)tensors_all(&class->param[i], false) : 0;
     e.entry = fl_alloc(e.n * (int64_t)sizeof *e.entry);
     e.shard = fl_alloc(e.n * (int64_t)sizeof *e.shard);
     e.n = 0;
     for (int i = 0; i < class->nparam; i = fl_family_end(class, i))
-        for (int64_t b = 0; exported(class, &class->param[i], ema) && b < fl_blocks_all(&class->param[i]); b++) {
-            e.entry[e.n] = fl_block_entry(&class->param[i], b, false);
+        for (int64_t b = 0; exported(class, &class->param[i], ema) && b < tensors_all(&class->param[i], false); b++) {
+            e.entry[e.n] = tensor_entry(&class->param[i], b, false);
             int64_t own = 4 * e.entry[e.n].count;
             if (limit > 0 && bytes > 0 && bytes + own > limit) {
                 e.nshard++;
@@ -260,16 +271,13 @@ static struct export plan_export(const struct fl_class *class, int64_t limit, bo
     return e;
 }
 
-static void write_block(struct fl_st_writer *w, int64_t element, float *whole, const struct fl_st_entry *e, bool turned)
+static void write_part(struct fl_st_writer *w, int64_t element, const float *whole, const struct fl_param *p, int part, int64_t n)
 {
-    if (!turned) {
-        fl_st_write(w, element, whole, e->count);
-        return;
-    }
-    float *file = fl_alloc(e->count * (int64_t)sizeof(float));
-    for (int64_t i = 0; i < e->count; i++)
-        file[i] = whole[i % e->shape[1] * e->shape[0] + i / e->shape[1]];
-    fl_st_write(w, element, file, e->count);
+    float *file = fl_alloc(n * (int64_t)sizeof(float));
+    struct fl_block_walk walk = fl_block_walk_begin(p, part, false);
+    for (int64_t i = 0; i < n; i++)
+        file[i] = whole[fl_block_walk_next(&walk)];
+    fl_st_write(w, element, file, n);
     free(file);
 }
 
@@ -311,11 +319,13 @@ void fl_weights_export(struct fl_run *run, const char *name, int64_t limit, bool
             fl_family_bring(run, &f, b, 0, whole);
             if (!root)
                 continue;
-            turn_to(&w, &e, at, name);
-            element = at > 0 && e.shard[at] == e.shard[at - 1] ? element : 0;
-            write_block(&w, element, whole, &e.entry[at], p->file_transpose);
-            element += e.entry[at++].count;
-            fl_alive();
+            for (int k = 0; k < fl_block_parts(p, false); k++) {
+                turn_to(&w, &e, at, name);
+                element = at > 0 && e.shard[at] == e.shard[at - 1] ? element : 0;
+                write_part(&w, element, whole, p, k, e.entry[at].count);
+                element += e.entry[at++].count;
+                fl_alive();
+            }
         }
         free(whole);
         fl_family_free(&f);

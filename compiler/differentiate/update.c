@@ -65,9 +65,9 @@ static struct value *state(struct builder *b, struct region *at, const struct tr
     p->is_state = true;
     p->of = t->param;
     p->decay = 0;
-    p->file_name = NULL;
+    p->file_names = NULL;
     p->file_shape = NULL;
-    p->file_transpose = false;
+    p->file_order = NULL;
     arrput(m->params, p);
     struct node *n = make(b, at, &op_param, t);
     node_set_ptr(n, "param", p);
@@ -203,9 +203,9 @@ static void average(struct builder *b, struct region *at, struct trained *t)
 {
     struct value *e = state(b, at, t, "#ema");
     struct param *p = node_ptr(e->def, "param");
-    p->file_name = t->param->file_name;
+    p->file_names = t->param->file_names;
     p->file_shape = t->param->file_shape;
-    p->file_transpose = t->param->file_transpose;
+    p->file_order = t->param->file_order;
     t->param->average = p;
     struct node *n = make(b, at, &op_ema, t);
     node_in(n, e);

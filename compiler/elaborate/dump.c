@@ -31,13 +31,14 @@ static void dump_param(FILE *to, const struct param *p)
         fprintf(to, " decay %.9g", p->decay);
     if (p->lr_scale != 1)
         fprintf(to, " lr_scale %.9g", p->lr_scale);
-    if (p->file_name) {
-        fprintf(to, " file \"%s\"", p->file_name);
-        for (int i = 0; i < arrlen(p->file_shape); i++)
-            fprintf(to, "%s%lld", i ? ", " : " as [", (long long)p->file_shape[i]);
-        fputs(arrlen(p->file_shape) ? "]" : "", to);
-        fputs(p->file_transpose ? " transpose" : "", to);
-    }
+    for (int i = 0; i < arrlen(p->file_names); i++)
+        fprintf(to, "%s\"%s\"", i ? " and " : " file ", p->file_names[i]);
+    for (int i = 0; i < arrlen(p->file_shape); i++)
+        fprintf(to, "%s%lld", i ? ", " : " as [", (long long)p->file_shape[i]);
+    fputs(arrlen(p->file_shape) ? "]" : "", to);
+    for (int i = 0; i < arrlen(p->file_order); i++)
+        fprintf(to, "%s%lld", i ? ", " : " -> [", (long long)p->file_shape[p->file_order[i]]);
+    fputs(arrlen(p->file_order) ? "]" : "", to);
     fputc('\n', to);
 }
 

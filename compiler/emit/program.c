@@ -283,6 +283,14 @@ static void held_text(const struct param *q, const struct buffer *b, const char 
     }
 }
 
+/* What it is called in weight files, for emit_param. */
+static void emit_file_names(const struct param *q, FILE *to)
+{
+    for (int k = 0; k < arrlen(q->file_names); k++)
+        fprintf(to, "%s%s", k ? ", " : mem_printf("static const char *const file_names_%d[] = {", q->index), c_string(q->file_names[k]));
+    fputs(arrlen(q->file_names) ? "};\n" : "", to);
+}
+
 static void emit_param(struct module *m, struct stage *s, const struct param *q, int range, FILE *to)
 {
     static const char *const init[] = {"FL_ZEROS", "FL_ONES", "FL_CONSTANT", "FL_NORMAL", "FL_UNIFORM"};
@@ -290,12 +298,14 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
     bool owner = b;                                        /* of several stages that hold it whole: the first */
     for (int i = 0; i < s->index && !arrlen(q->stack); i++)
         owner = owner && !buffer_of(&m->physical->stages[i], q, 0);
-    const char *stack = "", *shape = "", *first, *count;
+    const char *stack = "", *shape = "", *order = "", *first, *count;
     held_text(q, b, &first, &count);
     for (int d = 0; d < arrlen(q->stack); d++)
         stack = mem_printf("%s%s%lld", stack, d ? ", " : "", (long long)q->total[d]);
     for (int d = 0; d < arrlen(q->file_shape); d++)
         shape = mem_printf("%s%s%lld", shape, d ? ", " : "", (long long)q->file_shape[d]);
+    for (int d = 0; d < arrlen(q->file_order); d++)
+        order = mem_printf("%s%s%d", order, d ? ", " : "", q->file_order[d]);
     fprintf(to, "    {%s,\n     %d, {%s}, {%s}, {%s}, %lld, ",
             tensor_text(m->physical->mesh, q->path, q->type, q->ndim, q->dim, &q->lay), (int)arrlen(q->stack),
             *stack ? stack : "0", first, count, b ? (long long)b->offset : 0LL);
@@ -306,22 +316,28 @@ static void emit_param(struct module *m, struct stage *s, const struct param *q,
             flat = mem_printf("%s%s%d", flat, *flat ? ", " : "", a);
     fprintf(to, "%s, %lld, %d, {%s}, ", b && b->host ? "true" : "false", b && b->shares ? (long long)b->elements : 0LL, __builtin_popcount(axes),
             *flat ? flat : "0");
-    fprintf(to, "%s, %.17g, %.17g, %s, %s, %s, %d, {%s}, %s, %s},\n", init[q->init], q->init_a, q->init_b,
-            truth(q->is_state && q->of), owner ? "true" : "false", c_string(q->file_name),
-            (int)arrlen(q->file_shape), *shape ? shape : "0", truth(q->file_transpose), truth(q->of && q->of->average == q));
+    fprintf(to, "%s, %.17g, %.17g, %s, %s, ", init[q->init], q->init_a, q->init_b, truth(q->is_state && q->of),
+            owner ? "true" : "false");
+    int names = (int)arrlen(q->file_names);
+    fprintf(to, "%d, %s, %d, {%s}, %s, {%s}, %s},\n", names, names ? mem_printf("file_names_%d", q->index) : "NULL",
+            (int)arrlen(q->file_shape), *shape ? shape : "0", truth(*order), *order ? order : "0",
+            truth(q->of && q->of->average == q));
 }
 
 void emit_class_table(struct emitter *e, FILE *to)
 {
     struct module *m = e->m;
     struct stage *s = e->s;
-    fputs("/* ---- tables ---- */\n\nstatic const struct fl_param params[] = {\n", to);
+    fputs("/* ---- tables ---- */\n\n", to);
+    for (int i = 0; i < arrlen(m->params); i++)
+        emit_file_names(m->params[i], to);
+    fputs("static const struct fl_param params[] = {\n", to);
     int entries = 0;
     for (int i = 0; i < arrlen(m->params); i++)
         for (int k = 0; k < ranges_of(m->physical, m->params[i]); k++, entries++)
             emit_param(m, s, m->params[i], k, to);
-    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, false, 0, 0, {0}, FL_ZEROS, 0, 0, false, false, NULL, 0, {0}, false, false},\n};\n\n",
-          to);
+    fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, false, 0, 0, {0}, FL_ZEROS, 0, 0, false, false, 0, NULL, 0, {0}, false, {0}, "
+          "false},\n};\n\n", to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %lldL, "
             "%d, params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (long long)s->host_bytes, entries);
     for (int k = 0; k < ENTRIES; k++)

@@ -15,6 +15,7 @@
 #   old     a checkpoint of version 2 is read; of a later version it is refused
 #   shards  weights in several files with an index, both ways
 #   llama   Hugging Face's names and shapes of Llama, both ways
+#   stacked several of its tensors as one parameter, under any plan: the same file, the same training
 set -eu
 flowc=$1 same=$2 slow_disk=$3 repo=$4 work=$5 row=$6
 . "$repo/scripts/mpi-env.sh"
@@ -231,6 +232,45 @@ FLOW
     [ "$(grep -ao '"dtype"' <<<"$header" | wc -l)" = $((3 * 9 + 3)) ] || fail "other tensors too"
     run one --steps 0 --load model.safetensors --export again.safetensors --export-limit 2K
     "$same" model.safetensors again.safetensors.index.json || fail "it is read otherwise" ;;
+stacked)
+    size="--set N=4 --set T=8 --set V=61 --set D=16 --set F=24 --set H=4 --set G=2 --set L=3 --set M=2 --set steps=4 --set warmup=2"
+    cat "$repo/examples/llama/llama3-405b.flow" - >llama.flow <<'FLOW'
+plan one { mesh m = [dp: 1] }
+FLOW
+    # gate and up are one parameter, so are keys and values
+    perl -0pe 's/    param gate_weight.*\n    param up_weight.*\n/    param in_weight: f32[D, 2, F] = normal(std = 0.02)\n/ or die;
+        s/return \(silu\(x @ gate_weight\).*down_weight\n/gate, up = unstack(einsum("ntd,dsf->sntf", x, in_weight), axis = 0)\n    return (silu(gate) * up) @ down_weight\n/ or die;
+        s/    param k_weight.*\n    param v_weight.*\n/    param kv_weight: f32[2, D, G, K] = normal(std = 0.02)\n/ or die;
+        s/    k = (.*), k_weight\)(.*)\n    v = .*\n/    kw, vw = unstack(kv_weight, axis = 0)\n    k = $1, kw)$2\n    v = einsum("ntd,dgk->ngtk", x, vw)\n/ or die;
+        s/    h\[i\].attn.k_weight *=.*\n.*v_proj.*\n/    h[i].attn.kv_weight = stack("model.layers.{i}.self_attn.k_proj.weight", "model.layers.{i}.self_attn.v_proj.weight") as [2, G*K, D] -> [2, D, G*K]\n/ or die;
+        s/    h\[i\].mlp.gate_weight *=.*\n.*up_proj.*\n/    h[i].mlp.in_weight = stack("model.layers.{i}.mlp.gate_proj.weight", "model.layers.{i}.mlp.up_proj.weight") as [2, F, D] -> [D, 2, F]\n/ or die;
+        s/plan pp16.*?\n}\n//s or die' llama.flow >stacked.flow
+    cat >>stacked.flow <<'FLOW'
+plan tp2 { mesh m = [tp: 2]; sbp h[*].mlp.in_weight = {tp: S(F)}; sbp h[*].attn.kv_weight = {tp: S(G)} }
+plan pp3_dp2 { mesh m = [pp: 3, dp: 2]; microbatches M over N; pipeline over pp { schedule = one_f_one_b; split h }; sbp tokens, targets = {dp: S(N)}
+               shard parameters over dp }
+FLOW
+    perl -e 'print pack("V*", map { $_ * 7 % 61 } 1 .. 400)' >tokens.bin
+    build plain one llama.flow
+    run plain --steps 0 --seed 5 --export model.st
+    run plain --steps 4 --load model.st --metrics plain.jsonl --export end.st
+    for plan in one tp2 pp3_dp2; do
+        build $plan $plan stacked.flow
+        run $plan --steps 0 --load model.st --export back.st
+        "$same" model.st back.st || fail "$plan reads it otherwise"
+        run $plan --steps 4 --load model.st --metrics $plan.jsonl --export $plan.st --save ck
+        near plain.jsonl $plan.jsonl 1
+    done
+    run tp2 --steps 4 --resume ck --export again.st
+    cmp pp3_dp2.st again.st || fail "a checkpoint of it goes elsewhere"
+    run one --steps 0 --load end.st --export parts.safetensors --export-limit 2K
+    "$same" end.st parts.safetensors.index.json || fail "cut between the parts"
+    sed 's/layers.{i}.mlp.up_proj/layers.{i}.mlp.upper_proj/' stacked.flow >other.flow
+    build other one other.flow
+    refused 'missing: model.layers.0.mlp.upper_proj.weight' other --load model.st
+    grep -q 'not in the program: model.layers.2.mlp.up_proj.weight' err || fail "$(cat err)"
+    build wide one stacked.flow --set F=32
+    refused 'model.layers.1.mlp.up_proj.weight is F32 \[24, 16\], the program has F32 \[32, 16\]' wide --load model.st ;;
 esac
 cd /
 rm -rf "$work"

@@ -20,7 +20,7 @@ static const char *read_all(const char *path, size_t *size)
     return got == *size ? data : NULL;
 }
 
-/* "h.{i}.x" or the path with [*], with the numbers of block b put in, outermost first. */
+/* One tensor of the file makes a block here. "h.{i}.x" or the path with [*], with the numbers of block b put in, outermost first. */
 static const char *file_name(const struct param *p, int64_t b)
 {
     int64_t index[MAX_DIM];
@@ -31,7 +31,7 @@ static const char *file_name(const struct param *p, int64_t b)
         b /= p->total[i];
     }
     char *text = "";
-    for (const char *s = p->file_name ? p->file_name : p->path; *s; s++) {
+    for (const char *s = p->file_names ? p->file_names[0] : p->path; *s; s++) {
         if (*s == '{' && strchr(s, '}')) {
             bool numbered = s[1] >= '0' && s[1] <= '9';
             text = mem_printf("%s%lld", text, (long long)index[numbered ? s[1] - '0' : at++]);
@@ -54,9 +54,9 @@ static int64_t blocks(const struct param *p)
 /* Where element i of the file lies in our block. */
 static int64_t place(const struct param *p, int64_t i)
 {
-    if (!p->file_transpose)
+    if (!p->file_order)
         return i;
-    int64_t rows = p->file_shape[0], columns = p->file_shape[1];
+    int64_t rows = p->file_shape[0], columns = p->file_shape[1];       /* of a matrix, transposed */
     return i % columns * rows + i / columns;
 }
 

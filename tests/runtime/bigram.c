@@ -95,6 +95,7 @@ enum {
         .tensor = { name, FL_F32, 2, { { V, V, 0, { 0 } }, { V, PHYS, 0, { 0 } } } }, .count = { 1 },                      \
         .offset_bytes = 4 * (at), .init = start, .init_a = 0.02, .owner = true, .state = is_state                      \
     }
+static const char *const names_of_e[] = { "e.{0}.w" };
 static const struct fl_param params[] = {
     TABLE("w", AT_W, FL_NORMAL, false),
     { .tensor = { "e[*].weight", FL_F32, 2, { { 3, 3, 0, { 0 } }, { 5, 5, 1, { DP } } } },
@@ -106,10 +107,12 @@ static const struct fl_param params[] = {
       .init_a = -1,
       .init_b = 1,
       .owner = true,
-      .file_name = "e.{0}.w",
+      .file_parts = 1,
+      .file_names = names_of_e,
       .file_ndim = 2,
-      .file_shape = { 3, 5 },
-      .file_transpose = true },
+      .file_shape = { 5, 3 },
+      .file_ordered = true,
+      .file_order = { 1, 0 } },
     TABLE("w#m", AT_M, FL_ZEROS, true),
     TABLE("w#v", AT_V, FL_ZEROS, true),
 };
