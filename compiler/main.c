@@ -277,8 +277,11 @@ static int run(int argc, char **argv)
         return usage(NULL, NULL);
     if ((dumped != NULL) + (diff != NULL) + (o.explain != NULL) + plans > 1)
         return usage("--emit, --explain, --diff and --plans are asked one at a time:", o.file);
-    if (o.check || dumped || diff || o.explain || plans)
+    if (o.check || dumped || diff || o.explain || plans) {
+        if (o.out && !json)
+            fprintf(stderr, "flowc: '%s' is not written: this call only looks at the program\n", o.out);
         o.out = NULL;
+    }
     struct module *m = NEW(struct module);
     m->options = &o;
     bool fine = plans ? compare_all(m) : compile(m, dumped);

@@ -236,8 +236,9 @@ void elaborate(struct module *m)
     train_collect(&e);
     struct decl *model = e.model ? names_find(&e, e.model->name) : NULL;
     if (!model) {
-        struct diag *d = diag_error(E_UNKNOWN_NAME, (struct span){0}, "the program has no model");
-        diag_help(d, "write `model NAME(inputs) { .. return loss }`");
+        if (!e.import_failed)            /* which may have had it */
+            diag_help(diag_error(E_UNKNOWN_NAME, (struct span){0}, "the program has no model"),
+                      "write `model NAME(inputs) { .. return loss }`");
         return;
     }
     m->model = model->name;

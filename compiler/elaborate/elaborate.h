@@ -40,6 +40,8 @@ struct decl {
 struct elab {
     struct module *m;
     struct decl **decls;                             /* stb_ds array, in program order */
+    struct { const char *key; struct decl *value; } *decl_of;  /* the same by name */
+    bool import_failed;
     struct ast *model, *train, *evaluate, *sample, *cluster;   /* NULL where the program has none */
     struct ast **files, **plans;                     /* stb_ds arrays */
     struct { const char *key; struct param *value; } *params;        /* by path, over all entries */

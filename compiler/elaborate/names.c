@@ -9,10 +9,7 @@
 
 struct decl *names_find(struct elab *e, const char *name)
 {
-    for (int i = 0; i < arrlen(e->decls); i++)
-        if (!strcmp(e->decls[i]->name, name))
-            return e->decls[i];
-    return NULL;
+    return shget(e->decl_of, name);
 }
 
 void names_candidates(struct elab *e, const char ***to)
@@ -57,6 +54,7 @@ static void declare(struct elab *e, enum decl_kind kind, struct ast *a)
         arrput(e->m->dims, d->dim);
     }
     arrput(e->decls, d);
+    shput(e->decl_of, d->name, d);
 }
 
 const char *beside(const char *importer, const char *path)
@@ -88,6 +86,7 @@ static void import(struct elab *e, struct ast *a)
         const char *why = there && !plain ? "it is no plain file" : strerror(errno);
         struct diag *d = diag_error(E_FILE, a->span, "cannot read '%s': %s", path, why);
         diag_help(d, "an import is looked for beside the file that imports it");
+        e->import_failed = true;
         return;
     }
     struct ast *program = parse(file);

@@ -236,7 +236,11 @@ static void set_norm(struct frame *f, struct ast *s, struct train_spec *t)
 
 static void set_clip(struct frame *f, struct ast *s, struct train_spec *t)
 {
+    int before = diag_errors();
     set_num(f, s, 0, "clip_norm", &t->clip);
+    if (t->clip == 0 && diag_errors() == before)
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "gradients clipped to a norm of 0 would train nothing"),
+                  "leave the line out where gradients are not to be clipped");
     t->deferred = ast_kid(s, 2) != NULL;
 }
 

@@ -268,6 +268,18 @@ static bool replaceable(const char *path)
     return !rmdir(path);
 }
 
+/* The folders above one that is to be made. */
+static bool make_parents(const char *path)
+{
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        const char *parent = mem_printf("%.*s", (int)(slash - path), path);
+        struct stat s;
+        if (stat(parent, &s) && mkdir(parent, 0777) && errno != EEXIST)
+            return fail("create", parent);
+    }
+    return true;
+}
+
 void emit(struct module *m)
 {
     const char *out = m->options->out;
@@ -282,6 +294,8 @@ void emit(struct module *m)
         return;
     }
     const char *fresh = mem_printf("%s.new.%d", out, (int)getpid()), *old = mem_printf("%s.old.%d", out, (int)getpid());
+    if (!make_parents(out))
+        return;
     if (mkdir(fresh, 0777)) {
         fail("create", out);
         return;

@@ -129,6 +129,7 @@ struct decl_size {
 };
 struct sizes {
     struct decl_size *decls;
+    struct { const char *key; int value; } *by_name; /* in decls, counted from 1 */
     int64_t trial;
     uint64_t needs;              /* met while evaluating */
 };
@@ -177,14 +178,13 @@ static bool eval(struct sizes *z, const struct ast *a, bool whole, double *to)
     case AST_NUMBER:
         *to = a->num;
         return true;
-    case AST_NAME:
-        for (int i = 0; i < arrlen(z->decls); i++)
-            if (!strcmp(z->decls[i].name, a->name)) {
-                bool fine = eval_decl(z, &z->decls[i], to);
-                z->needs |= z->decls[i].free ? (uint64_t)1 << z->decls[i].bit : 0;
-                return fine;
-            }
-        return false;
+    case AST_NAME: {
+        int i = shget(z->by_name, a->name) - 1;
+        if (i < 0)
+            return false;
+        z->needs |= z->decls[i].free ? (uint64_t)1 << z->decls[i].bit : 0;
+        return eval_decl(z, &z->decls[i], to);
+    }
     case AST_UNARY:
         if (!eval(z, ast_kid(a, 0), whole, to))
             return false;
@@ -206,6 +206,9 @@ static bool eval(struct sizes *z, const struct ast *a, bool whole, double *to)
 static void declare(struct sizes *z, const struct module *m, const struct facts *f)
 {
     int bits = 0;
+    struct { const char *key; struct dim *value; } *dims = NULL;
+    for (int k = 0; k < arrlen(m->dims); k++)
+        shput(dims, m->dims[k]->name, m->dims[k]);
     for (int p = 0; p < arrlen(m->programs); p++)
         for (int i = 0; i < ast_count(m->programs[p]); i++) {
             struct ast *a = m->programs[p]->kids[i];
@@ -216,13 +219,14 @@ static void declare(struct sizes *z, const struct module *m, const struct facts 
                 if (!strcmp(m->options->set[k].name, a->name))
                     d.set = m->options->set[k].value;
             double v = d.set ? strtod(d.set, NULL) : d.value && d.value->kind == AST_NUMBER ? d.value->num : NAN;
-            for (int k = 0; d.is_dim && k < arrlen(m->dims); k++)
-                if (!strcmp(m->dims[k]->name, a->name))
-                    d.fact = hmget(((struct facts *)f)->of, m->dims[k]);
+            struct dim *dim = d.is_dim ? shget(dims, a->name) : NULL;
+            if (dim)
+                d.fact = hmget(((struct facts *)f)->of, dim);
             d.free = v >= 1 && v == floor(v) && bits < 64;
             d.now = v;
             d.bit = d.free ? bits++ : -1;
             arrput(z->decls, d);
+            shput(z->by_name, a->name, (int)arrlen(z->decls));
         }
 }
 

@@ -27,6 +27,7 @@ diff -r first out || bad=1
 expect 1 "a wrong program over an older output" "$flowc" "$wrong" --target cpu -o out
 diff -r first out || bad=1
 expect 0 "--check" "$flowc" "$good" --check -o checked
+grep -q "'checked' is not written" messages || { echo "--check does not say that it writes nothing"; bad=1; }
 only first out
 rm -rf first out
 mkdir mine && echo precious >mine/file
@@ -39,7 +40,9 @@ expect 1 "over a file" "$flowc" "$good" --target cpu -o plain
 expect 1 "beneath a file" "$flowc" "$good" --target cpu -o plain/out
 grep -q "E0801.*cannot create 'plain/out'" messages || { cat messages; bad=1; }
 [ "$(cat plain)" = text ] || { echo "a file was touched"; bad=1; }
-expect 1 "in a directory that is not there" "$flowc" "$good" --target cpu -o not/there
+expect 0 "in a directory that is not there" "$flowc" "$good" --target cpu -o not/there/yet/
+[ -f not/there/yet/Makefile ] || { echo "nothing was written into a directory that was not there"; bad=1; }
+rm -rf not
 only mine plain
 mkdir empty
 expect 0 "over an empty directory" "$flowc" "$good" --target cpu -o empty

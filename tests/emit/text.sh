@@ -19,5 +19,5 @@ echo keep > theirs/file
 if "$flowc" "$here/hostile.flow" --target cpu -o theirs 2> message; then exit 1; fi
 grep -q "was not written by flowc" message
 [ "$(cat theirs/file)" = keep ]
-if "$flowc" "$here/hostile.flow" --target cpu -o no/such/dir 2> message; then exit 1; fi
+if "$flowc" "$here/hostile.flow" --target cpu -o message/dir 2> message; then exit 1; fi
 [ "$(ls | sort | tr '\n' ' ')" = "a b message theirs " ]
