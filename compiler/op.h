@@ -36,6 +36,7 @@ enum op_flag {
     OP_GATHERED    = 1 << 17,    /* emitted calls are made by fl_gathered, before anything else that follows them */
     OP_FORWARD_TOO = 1 << 18,    /* a backward op that makes the forward's result as well: its FLOPs are those of both */
     OP_ANY_FLOAT   = 1 << 16,    /* each float operand may have a type of its own (element-wise ops and OP_WIDE do so too) */
+    OP_OVERWRITES  = 1 << 19,    /* its kernel may write result 0 over operand 0, of which each entry needs that entry alone */
     OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };
 

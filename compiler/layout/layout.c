@@ -223,11 +223,33 @@ static void place_param(struct work *w, struct value *v)
     enter(w, b, v);
 }
 
-/* Nobody but n needs what in v's buffer is, so n may write its result over it. */
+/* r is done with a micro-batch when n comes to it: it stands before n, or in its forward where n is in its backward. */
+static bool runs_before(const struct work *w, const struct node *r, const struct node *n)
+{
+    const struct region *from = node_at_root(r)->region, *to = node_at_root(n)->region;
+    if (from == to) {
+        const struct node *first = node_at_root(r), *second = node_at_root(n);
+        for (int i = 0; first != second && i < arrlen(from->nodes) && from->nodes[i] != second; i++)
+            if (from->nodes[i] == first)
+                return true;
+        return false;
+    }
+    bool forward = false, backward = false;
+    for (int c = 0; c < w->s->nchunk; c++) {
+        forward |= from == w->s->phase[ENTRY_TRAIN][PHASE_FORWARD][c];
+        backward |= to == w->s->phase[ENTRY_TRAIN][PHASE_BACKWARD][c];
+    }
+    return forward && backward;
+}
+
+/* Nobody but n still needs what in v's buffer is, so n may write its result over it. */
 static bool may_take_over(const struct work *w, const struct value *v, const struct node *n)
 {
     const struct buffer *b = v->buffer;
-    if (!b || b->persistent || !v->def || v->def->op == &op_input)
+    bool over = n->op->flags & OP_OVERWRITES;            /* at root alone: in a body the next block may lie there already */
+    if (!b || b->persistent || b->constant || !v->def || v->def->op == &op_input)
+        return false;
+    if (over && (v->region->owner || n->region->owner))
         return false;
     for (int i = 0; i < arrlen(b->values); i++) {
         const struct value *u = b->values[i];
@@ -236,7 +258,7 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
         for (int k = 0; k < arrlen(w->readers[u->id]); k++) {
             const struct node *r = w->readers[u->id][k];
             bool view = arrlen(r->out) && r->out[0]->buffer == b && r != n;
-            if (r != n && !view && node_ptr(r, "of") != n)       /* a post of n reads for it */
+            if (r != n && !view && node_ptr(r, "of") != n && !(over && runs_before(w, r, n)))  /* a post of n reads for it */
                 return false;
         }
     }
@@ -253,6 +275,18 @@ static void share(const struct work *w, struct value *v, const struct value *fro
     for (int d = 0; d < v->ndim; d++)
         v->stride[d] = from->stride[d];
     enter(w, from->buffer, v);
+}
+
+/* An entry-wise kernel that is the last to read its first operand writes its result there. */
+static bool place_over_operand(struct work *w, struct node *n, int k)
+{
+    if (k || !(n->op->flags & OP_OVERWRITES))
+        return false;
+    struct value *v = n->out[k], *from = n->in[0];
+    if (from->type != v->type || goes_wide(n, from) || goes_wide(n, v) || !place_contiguous(from) || !may_take_over(w, from, n))
+        return false;
+    share(w, v, from);
+    return true;
 }
 
 /* A copy between the memories lies as what it is a copy of, or in its place of a parameter. */
@@ -448,7 +482,8 @@ static void place_node(struct work *w, struct node *n)
     }
     for (int k = 0; k < arrlen(n->out); k++) {
         struct value *v = n->out[k];
-        if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v) || place_in_param(w, v))
+        if (v->place || place_in_stack(w, v) || place_in_accumulator(w, v) || place_in_param(w, v) ||
+            place_over_operand(w, n, k))
             continue;
         if (n->op == &op_param) {
             place_param(w, v);

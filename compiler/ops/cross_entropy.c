@@ -348,7 +348,7 @@ const struct op op_ce_grad = {
     .args = "logits, targets, max, sum, dy, smoothing:num=0",
     .rule = "b.. v^, b.., b.., b.., b.. -> b.. v^",
     .linear = "{e}",
-    .flags = OP_INTERNAL | OP_ZEROES_PADDING | OP_ANY_FLOAT,
+    .flags = OP_INTERNAL | OP_ZEROES_PADDING | OP_ANY_FLOAT | OP_OVERWRITES,
     .shape = shape_like_logits,
     .extra = extra_grad,
     .ref = ref_part_grad,

@@ -368,6 +368,13 @@ static void write_back(struct timing *t, const struct solution *answer)
                 a->node->in[a->carry] = counted;
         }
     }
+    /* what is counted ahead is not counted a second time for those who read it after the last micro-batch */
+    for (int i = 0; i < arrlen(t->actors); i++) {
+        struct node *n = t->actors[i].node;
+        for (int k = 0; t->actors[i].carry < 0 && n->phase == PHASE_UPDATE && k < arrlen(n->in); k++)
+            if (n->in[k] && n->need[k].ax[t->axis].kind == SBP_B && hmgeti(done, n->in[k]) >= 0)
+                n->in[k] = hmget(done, n->in[k]);
+    }
 }
 
 static bool in_every_phase(const struct value *v)
