@@ -10,6 +10,7 @@
 struct line {                    /* of the phase: where the compute stream is, and until when the wire is taken */
     const struct physical *p;
     double now, wire, total;     /* total: what UPDATE would take for it */
+    double late;                 /* when what the next block waits for is through */
 };
 
 static double region_seconds(const struct physical *p, const struct region *r)
@@ -39,13 +40,18 @@ static void walk(struct line *l, const struct region *r, int64_t block)
         } else if (n->body) {
             for (int64_t b = 0; b < n->body->count; b++)
                 walk(l, n->body, n->body->reverse ? n->body->count - 1 - b : b);
+            l->now = fmax(l->now, l->late);
         } else if (node_attr(n, "posted")) {
-            l->now = fmax(l->now, l->wire);
+            if (!node_int(n, "late", 0))
+                l->now = fmax(l->now, l->wire);
         } else if (n->op != &op_box_post) {
             l->now += node_seconds(l->p, n);
         } else if (region_depth(r) != 1 || post_due(n, block, &first, &end)) {
+            bool late = node_int(node_ptr(n, "of"), "late", 0);
+            l->now = late ? fmax(l->now, l->late) : l->now;
             double lasts = collective_seconds(l->p, node_ptr(n, "of"), (double)post_bytes(l->p, n) * (double)(end - first));
             l->wire = fmax(l->wire, l->now) + lasts;
+            l->late = late ? l->wire : l->late;
             l->total += post_each(n) ? 0 : lasts;
         }
     }

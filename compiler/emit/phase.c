@@ -60,6 +60,15 @@ static bool has_ahead(const struct region *body)
     return false;
 }
 
+/* Is what one block reduces waited for in the next? */
+static bool has_late(const struct region *body)
+{
+    for (int i = 0; i < arrlen(body->nodes); i++)
+        if (node_int(body->nodes[i], "late", 0))
+            return true;
+    return false;
+}
+
 /* Nodes without text of their own. */
 static bool silent(const struct node *n)
 {
@@ -74,7 +83,7 @@ static bool gathers(const struct node *n) { return n->op->flags & OP_GATHERED &&
 static bool only_gathers(const struct node *n)
 {
     const struct region *body = n->body;
-    if (!body || arrlen(body->args) || body->index || has_ahead(body))
+    if (!body || arrlen(body->args) || body->index || has_ahead(body) || has_late(body))
         return false;
     for (int i = 0; i < arrlen(body->nodes); i++)
         if (!silent(body->nodes[i]) && !gathers(body->nodes[i]) && !only_gathers(body->nodes[i]))
@@ -95,6 +104,35 @@ static void make_gathered(struct emitter *e)
 static bool unseen(const struct node *n)
 {
     return silent(n) || gathers(n) || n->op == &op_store || n->op == &op_output || (n->body && !arrlen(n->out));
+}
+
+static void emit_one(struct emitter *e, struct node *n);
+
+/* The end of reductions of a body's block `block`, in a scope where that is the running one. of: of one of them; NULL: all. */
+static void end_late(struct emitter *e, const struct region *body, const char *block, const struct node *of)
+{
+    int depth = region_depth(body);
+    make_gathered(e);
+    e->indent++;
+    plain(e, "const int block%d = %s, b%d = block%d;", depth, block, depth, depth);
+    for (int i = 0; i < arrlen(body->nodes); i++) {
+        struct node *n = body->nodes[i];
+        if (node_int(n, "late", 0) && (!of || n == of || n->in[0]->def == of))
+            emit_one(e, n);
+    }
+    make_gathered(e);
+    e->indent--;
+    plain(e, "}");
+}
+
+/* Before a reduction starts, that of the block before ends. */
+static void end_before(struct emitter *e, const struct node *post)
+{
+    const struct region *body = post->region;
+    int depth = region_depth(body);
+    const char *b = mem_printf("b%d", depth);
+    plain(e, "if (%s != %lld) {", b, body->reverse ? (long long)body->count - 1 : 0);
+    end_late(e, body, mem_printf("%s %c 1", b, body->reverse ? '+' : '-'), node_ptr(post, "of"));
 }
 
 static void emit_repeat(struct emitter *e, const struct node *n)
@@ -144,6 +182,10 @@ static void emit_repeat(struct emitter *e, const struct node *n)
     carry(e, n, more, step);
     e->indent--;
     plain(e, "}");
+    if (has_late(body)) {
+        plain(e, "{");
+        end_late(e, body, mem_printf("%lld", body->reverse ? 0LL : (long long)body->count - 1), NULL);
+    }
 }
 
 static void emit_node(struct emitter *e, const struct node *n)
@@ -171,26 +213,35 @@ static void emit_node(struct emitter *e, const struct node *n)
         emit_kernel(e, n);
 }
 
+static void emit_one(struct emitter *e, struct node *n)
+{
+    if (!silent(n) && !gathers(n) && !only_gathers(n))
+        make_gathered(e);
+    emit_see_hidden(e, n);
+    emit_node(e, n);
+    if (n->op->flags & OP_GATHERED)
+        e->gathered = n;
+    if (n->wide)
+        make_gathered(e);
+    if (!unseen(n))
+        emit_see(e, n);
+}
+
 static void emit_region(struct emitter *e, struct region *r)
 {
     const char *path = NULL;
     for (int i = 0; i < arrlen(r->nodes); i++) {
         struct node *n = r->nodes[i];
+        if (node_int(n, "late", 0))
+            continue;
+        if (n->op == &op_box_post && node_int(node_ptr(n, "of"), "late", 0))
+            end_before(e, n);
         if (n->path && n->path != path && n->op != &op_param && n->op != &op_constant && n->op != &op_store) {
             path = n->path;
             if (*path)
                 plain(e, "FL_RANGE(%s);", c_string(n->span.file ? mem_printf("%s %s", span_where(n->span), path) : path));
         }
-        if (!silent(n) && !gathers(n) && !only_gathers(n))
-            make_gathered(e);
-        emit_see_hidden(e, n);
-        emit_node(e, n);
-        if (n->op->flags & OP_GATHERED)
-            e->gathered = n;
-        if (n->wide)
-            make_gathered(e);
-        if (!unseen(n))
-            emit_see(e, n);
+        emit_one(e, n);
     }
 }
 

@@ -605,23 +605,6 @@ static void stack_views(struct stage *s)
     }
 }
 
-/* With `prefetch 1`, a parameter that a repeat gathers block by block is gathered a block ahead, into a second copy. */
-static void gather_ahead(struct region *r)
-{
-    for (int i = 0; i < arrlen(r->nodes); i++) {
-        struct node *n = r->nodes[i];
-        if (n->body)
-            gather_ahead(n->body);
-        const struct param *from = n->op == &op_box_all_gather ? value_param(n->in[0]) : NULL;
-        if (!from || node_int(n, "dim", 0) != DIM_FLAT || !r->owner || r->count < 2)
-            continue;
-        node_set_int(n, "ahead", 1);
-        struct buffer *b = n->out[0]->buffer;
-        b->ring = !b->depth;
-        b->blocks = b->ring ? 2 : b->blocks;
-    }
-}
-
 /* Parameters are read from files and inputs from data as f32 and integers: a short type is what a plan computes in. */
 static bool has_kernels(const struct graph *g)
 {
@@ -664,6 +647,6 @@ void layout(struct module *m)
             place_region(&w, roots[k].region);
         stack_views(w.s);
         for (int k = 0; k < arrlen(roots) && m->plan->shard.prefetch; k++)
-            gather_ahead(roots[k].region);
+            blocks_overlap(roots[k].region);
     }
 }

@@ -50,6 +50,9 @@ bool view_place(struct physical *p, const struct node *n, int out);
 /* offload.c: for a plan that keeps tensors in host memory, the copies between that and the device. */
 void offload(struct physical *p, struct stage *s);
 
+/* overlap.c: for `prefetch 1`, what a root region's repeats start a block ahead or end a block late. */
+void blocks_overlap(struct region *r);
+
 /* order.c: the stride order of a value that owns its buffer. readers: per value id, stb_ds arrays of nodes. plain: it
  * must be contiguous in logical order. */
 void order_choose(const struct value *v, struct node ***readers, bool plain, int *perm);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # prefetch.sh FLOWC WORK PROGRAM: with `prefetch 1` each gather of a block's parameters starts while the block before it
-# runs, forward and backward, into a second copy that memory counts, and a training run gives the same bits.
+# runs, forward and backward, into a second copy that memory counts; each reduction of a block's gradients ends in the block
+# after it, or behind the last; and a training run gives the same bits.
 set -eu
 flowc=$1 work=$2 program=$3
 . "$(cd "$(dirname "$0")/../.." && pwd)/scripts/mpi-env.sh"
@@ -22,4 +23,7 @@ cmp plain.safetensors ahead.safetensors
 start=$(grep -c 'fl_gather_start' ahead/class_0.c) wait=$(grep -c 'fl_gather_wait' ahead/class_0.c)
 [ "$wait" -gt 0 ] && [ "$start" = $((2 * wait)) ] || { echo "$start gathers are started for $wait"; exit 1; }
 if grep -q 'fl_gather_start' plain/*.c; then echo "gathers ahead without the line"; exit 1; fi
+late=$(grep -A3 'const int block1' ahead/class_0.c | grep -c 'fl_await')
+[ "$late" -ge 2 ] && [ $((late % 2)) = 0 ] || { echo "$late reductions end in the next block"; exit 1; }
+if grep -q 'const int block1' plain/*.c; then echo "reductions end late without the line"; exit 1; fi
 [ "$(sed -n 2p ahead.bytes)" -gt "$(sed -n 2p plain.bytes)" ] || { echo "memory does not count the second copies"; exit 1; }
