@@ -21,7 +21,8 @@
  *                         Between there and the collective, which then only waits for them (its attribute "posted": by
  *                         operand the "number" of the post, or -1; "rest": of those), they are not written and their
  *                         results not touched. In a body: once for every "blocks" blocks. See box/post.c.
- *       A gather in a body with attribute "ahead" may be started one block ahead, at the start of the block before.
+ *       A gather in a body with attribute "ahead" may be started one block ahead, at the start of the block before. A
+ *       reduction with attribute "late", and what reads its results, ends in the block after its own, before the post there.
  *     box_send, box_recv  between stages: attribute "link" (int: index into physical->links). A send has no outputs; the
  *                         recv on the other stage has no inputs and the same type and layout.
  *     box_stage_reduce    P over stages -> B on them (tied weights, the norm): attribute "comm"; same node on each stage
@@ -74,6 +75,10 @@ struct link {                    /* point-to-point, rank to the rank of the same
      * it (the first ones are posted at the start). So the values themselves are free after the call. */
     int slots_sent, slots_received;
 };
+
+/* Bytes in which collectives pack, one after the other in the same: what goes out and what comes in; where all pieces have one
+ * size, those of all ranks and one of them. */
+struct room { int64_t first, second; };
 
 /* One actor firing of a schedule: a phase of one micro-batch (and chunk) on one stage. */
 struct firing { enum phase phase; int microbatch; int chunk; };
@@ -134,6 +139,8 @@ struct stage {
     int64_t arena_bytes, bytes[MEM_CLASSES], live_bytes;
     int64_t host_bytes;                          /* host memory for what is offloaded */
     int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
+    int64_t meeting_bytes;                       /* beside them: its part of the memory in which the ranks of a host meet */
+    struct room *rooms;                          /* by communicator, together packing_bytes; all in [0] where they share one */
     struct rolled order;                         /* the train entry's forward, backward .. in one step */
 };
 

@@ -1,5 +1,6 @@
 /* --plans: a line for every plan of a program. Each is compiled by itself, with its diagnostics set aside; what a plan is
  * rejected for is its line. The figures are those of the memory, communication and schedule dumps, and of predict. */
+#include "allocate/outside.h"
 #include "base/diag.h"
 #include "cost/cluster.h"
 #include "cost/predict.h"
@@ -27,7 +28,7 @@ static double worst_bytes(const struct physical *p)
     double worst = 0;
     for (int s = 0; s < p->nstage; s++) {
         const struct stage *x = &p->stages[s];
-        double bytes = (double)(x->arena_bytes + x->link_bytes + x->packing_bytes);
+        double bytes = (double)(x->arena_bytes + outside_bytes(x));
         worst = bytes > worst ? bytes : worst;
     }
     return worst;

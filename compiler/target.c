@@ -1,9 +1,11 @@
 /* The list of targets. */
 #include "target.h"
+#include "../runtime/fl_defaults.h"
 #include <string.h>
 
 const struct target targets[] = {
-    {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true, .rows = 512},
+    {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true, .rows = 512,
+     .meeting_bytes = FL_MEETING_BYTES},
     {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .epilogues = true, .resident = true, .rows = 1024},
     {0},
 };

@@ -11,6 +11,7 @@ struct target {
     const char *makefile;        /* template in templates/ */
     bool posts_ahead;            /* receives are posted as soon as a slot is free, not when they are come to */
     bool packs;                  /* collectives of parts pack what they send and receive in room of their own */
+    int64_t meeting_bytes;       /* of each rank for each communicator: shared memory in which ranks of one host meet */
     bool epilogues;              /* products take bias, activation and their gradients along (fuse/epilogue.c) */
     bool resident;               /* collectives under way at once must find room on the device together */
     int rows;                    /* of a product, below which it is noticeably slower */

@@ -1,7 +1,14 @@
-/* What a program does where its command line says nothing, as far as the compiler tells of it too. */
+/* What a program does where its command line says nothing, and what it takes for itself, as far as the compiler tells
+ * of it too. */
 #ifndef FL_DEFAULTS_H
 #define FL_DEFAULTS_H
 #include <stdint.h>
 
 #define FL_SAVE_MEMORY ((int64_t)1 << 30)            /* --save-memory */
+
+/* What each rank adds, on cpu, to the memory in which the ranks of a communicator meet where they share a host: slots for
+ * pieces, and a page in which it says how far it is. */
+#define FL_MEETING_SLOTS 8
+#define FL_MEETING_SLOT_BYTES ((int64_t)1 << 18)
+#define FL_MEETING_BYTES (FL_MEETING_SLOTS * FL_MEETING_SLOT_BYTES + 4096)
 #endif

@@ -224,6 +224,8 @@ struct fl_node {
 };
 
 struct fl_run;
+/* Bytes in which the collectives of a communicator pack: nothing more is taken in a step. */
+struct fl_room { int64_t first, second; };
 struct fl_class {
     int stage;
     int64_t arena_bytes;
@@ -234,6 +236,7 @@ struct fl_class {
     int nnode;
     const struct fl_node *node;          /* what FL_SEE numbers */
     const char *const *gone;             /* "h[*].mlp.add gpt.flow:37": values that exist inside a kernel only; NULL ends */
+    const struct fl_room *room;          /* of each communicator */
 };
 struct fl_rank {
     int rank;

@@ -60,8 +60,10 @@ static void connect_ranks(struct fl_run *run)
     for (int i = 0; i < fl_program.ncomm; i++) {
         int kind = fl_kind_of(fl_program.comm[i].axes);
         run->comm[i] = make_comm(run->rank, &fl_program.comm[i]);
-        if (run->comm[i])
-            fl_comm_kind(run->comm[i], kind);
+        if (!run->comm[i])
+            continue;
+        fl_comm_kind(run->comm[i], kind);
+        fl_comm_room(run->comm[i], &run->rank->class_->room[i]);
     }
     fl_links_start();
     for (int i = 0; i < fl_program.nlink; i++) {

@@ -26,8 +26,8 @@ void fl_copy_in(void *dst, const void *staging, int64_t bytes);
 void fl_copy_out(void *staging, const void *src, int64_t bytes);
 int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and the target's own buffers */
 bool fl_target_resident(int64_t *bytes,
-                        int64_t *library);           /* most host memory resident so far, and what was resident before the
-                                                        arena: MPI, BLAS, libc; false where the arena is elsewhere */
+                        int64_t *library);           /* most host memory resident so far, and what of it is not the plan's: MPI,
+                                                        BLAS, libc, memory shared with ranks; false: the arena is elsewhere */
 /* After fl_target_sync, where fl_measuring: seconds from the first to the last work of the step of train that has just
  * ended, without waits for data; what communication took of them is known to times.h then. */
 double fl_target_busy(void);
@@ -43,6 +43,7 @@ void fl_comms_start(int streams);                    /* before the first communi
 void fl_links_start(void);                           /* called by all ranks, before the first link */
 struct fl_link *fl_link_new(const struct fl_link_spec *spec, int peer, int tag, bool sends);
 void fl_comm_stop(void);                             /* cancels what is posted, frees all */
+void fl_comm_room(struct fl_comm *c, const struct fl_room *room);    /* takes what its collectives pack in */
 void fl_comm_kind(struct fl_comm *c, int kind);      /* whose times its calls are, see times.h */
 void fl_link_kind(struct fl_link *l, int kind);
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #include "../base/diag.h"
 #include "../op.h"
 #include "../passes.h"
+#include "outside.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ static const char *size_text(double bytes)
 
 static int64_t needed_bytes(const struct stage *s)
 {
-    return s->arena_bytes + s->link_bytes + s->packing_bytes;
+    return s->arena_bytes + outside_bytes(s);
 }
 
 static const struct stage *worst_stage(const struct physical *p)
@@ -201,7 +202,7 @@ static void name_largest(struct diag *d, const struct stage *s)
             arrput(sorted, s->buffers[i]);
     if (sorted)
         qsort(sorted, (size_t)arrlen(sorted), sizeof *sorted, by_bytes);
-    int64_t outside = s->link_bytes + s->packing_bytes;
+    int64_t outside = outside_bytes(s);
     for (int i = 0; i < (outside ? 2 : 3) && i < arrlen(sorted); i++)
         diag_note(d, "%s: %s (%s%s%s)", sorted[i]->name, size_text((double)sorted[i]->bytes),
                   memory_class_name[sorted[i]->class], sorted[i]->span.file ? ", " : "",

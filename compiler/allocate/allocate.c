@@ -302,6 +302,7 @@ static void allocate_stage(struct work *w)
     s->host_bytes = pack_memory(w, true, &(int64_t){0});
     s->link_bytes = outside_links(w->p, s);
     s->packing_bytes = outside_packing(w->p, s);
+    s->meeting_bytes = outside_meeting(w->p, s);
 }
 
 void allocate(struct module *m)

@@ -1,6 +1,7 @@
 /* --emit=memory: what each stage's ranks hold, class by class, and every buffer with its place and source line. */
 #include "../../runtime/fl_defaults.h"
 #include "../passes.h"
+#include "outside.h"
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -79,7 +80,7 @@ static int64_t saving(const struct module *m)
 static void dump_text(FILE *to, const struct module *m, const struct stage *s, bool splits)
 {
     fprintf(to, "stage %d: %lld bytes per rank\n", s->index,
-            (long long)(s->arena_bytes + s->link_bytes + s->packing_bytes));
+            (long long)(s->arena_bytes + outside_bytes(s)));
     for (int c = 0; c < MEM_CLASSES; c++)
         if (s->bytes[c])
             fprintf(to, "    %-20s %14lld\n", memory_class_name[c], (long long)s->bytes[c]);
@@ -94,6 +95,9 @@ static void dump_text(FILE *to, const struct module *m, const struct stage *s, b
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "slots of links", (long long)s->link_bytes);
     if (s->packing_bytes)
         fprintf(to, "    %-20s %14lld  (outside the arena)\n", "packing", (long long)s->packing_bytes);
+    if (s->meeting_bytes)
+        fprintf(to, "    %-20s %14lld  (beside all this: its part of what the ranks of a host share)\n",
+                "meeting places", (long long)s->meeting_bytes);
     if (m->train.present)
         fprintf(to, "    %-20s %14lld  (with --save, at most: host memory that waits for the disk; see --save-memory)\n", "saving",
                 (long long)saving(m));
@@ -123,11 +127,12 @@ static json_t *stage_json(const struct stage *s, bool splits)
                                                  (json_int_t)b->blocks, "slots", b->slots, "first", b->first, "last",
                                                  b->last));
     }
-    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
+    return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
                      s->order.beats ? in_flight_all(s, splits) : 0, "arena_bytes",
                      (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "host_bytes",
                      (json_int_t)s->host_bytes, "link_bytes",
-                     (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "bytes", classes,
+                     (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "meeting_bytes",
+                     (json_int_t)s->meeting_bytes, "bytes", classes,
                      "buffers", buffers);
 }
 

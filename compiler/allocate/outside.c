@@ -1,6 +1,6 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
- * collectives pack what is cut along an inner dim. Not counted: a few rows or tiles of scratch for each thread, at most 1 MiB
- * in a contraction; on cpu the slots in which the ranks of one host meet, at most 2 MiB for each communicator. */
+ * collectives pack what is cut along an inner dim; and, listed apart, its part of the memory that the ranks of one host share
+ * to meet in. Not counted: a few rows or tiles of scratch for each thread, at most 1 MiB in a contraction. */
 #include "../module.h"
 #include "../op.h"
 #include "../target.h"
@@ -20,10 +20,6 @@ int64_t outside_links(const struct physical *p, const struct stage *s)
     }
     return bytes;
 }
-
-/* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
- * way together. */
-struct room { int64_t send, recv; };
 
 static int64_t whole(const struct physical *p, const struct node *n, const struct value *v)
 {
@@ -66,7 +62,8 @@ static void most(int64_t *to, int64_t bytes)
     *to = bytes > *to ? bytes : *to;
 }
 
-/* Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
+/* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
+ * way together. Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
 static bool ends_early(const struct physical *p, const struct value *in, const struct value *share)
 {
     for (int d = 0; d < in->ndim; d++)
@@ -90,25 +87,25 @@ static void look(const struct physical *p, const struct region *r, struct room *
             const struct value *in = n->in[k], *out = n->out[k], *joined = gather ? out : in;
             if (d == DIM_FLAT) {
                 if (scatter && pieces && ends_early(p, in, out))
-                    most(&room->send, value_local_bytes(out, p->mesh) * layout_parts(&out->lay, DIM_FLAT, p->mesh));
+                    most(&room->first, value_local_bytes(out, p->mesh) * layout_parts(&out->lay, DIM_FLAT, p->mesh));
                 continue;
             }
             struct cut c = cut_of(p, n, joined, gather || scatter ? d : (int)node_int(n, "dim_to", 0));
             if (!gather && !scatter) {           /* pieces of one size along both dims, all that go out and all that come in */
-                most(&room->send, pieces ? piece(p, n, in, c) * c.k : whole(p, n, in));
-                most(&room->recv, pieces ? piece(p, n, in, c) * c.k : whole(p, n, out));
+                most(&room->first, pieces ? 2 * c.k * piece(p, n, in, c) : whole(p, n, in));
+                most(&room->second, pieces ? 0 : whole(p, n, out));
             } else if (cut_packs(c, pieces)) {
                 int64_t one = piece(p, n, joined, c);
-                most(gather ? &room->recv : &room->send, pieces ? one * c.k : whole(p, n, joined));
-                most(gather ? &room->send : &room->recv, pieces ? 2 * one : 0);
+                most(pieces || !gather ? &room->first : &room->second, pieces ? (c.k + 1) * one : whole(p, n, joined));
+                most(&room->second, pieces ? one : 0);
             }
         }
     }
 }
 
-int64_t outside_packing(const struct physical *p, const struct stage *s)
+int64_t outside_packing(const struct physical *p, struct stage *s)
 {
-    struct room *rooms = NEW_ARRAY(struct room, arrlen(p->comms) + 1);
+    struct room *rooms = s->rooms = NEW_ARRAY(struct room, arrlen(p->comms) + 1);
     int64_t bytes = 0;
     for (int e = 0; e < ENTRIES; e++) {
         struct root *roots = stage_roots(s, (enum entry)e);
@@ -116,6 +113,27 @@ int64_t outside_packing(const struct physical *p, const struct stage *s)
             look(p, roots[i].region, rooms);
     }
     for (int i = 0; i <= arrlen(p->comms); i++)
-        bytes += rooms[i].send + rooms[i].recv;
+        bytes += rooms[i].first + rooms[i].second;
     return bytes;
+}
+
+static bool takes_part(const struct comm *c, int stage)
+{
+    for (int i = 0; i < arrlen(c->stages); i++)
+        if (c->stages[i] == stage)
+            return true;
+    return !arrlen(c->stages);
+}
+
+int64_t outside_meeting(const struct physical *p, const struct stage *s)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < arrlen(p->comms); i++)
+        bytes += takes_part(&p->comms[i], s->index) ? target_of(p->module)->meeting_bytes : 0;
+    return bytes;
+}
+
+int64_t outside_bytes(const struct stage *s)
+{
+    return s->link_bytes + s->packing_bytes;
 }

@@ -338,9 +338,13 @@ void emit_class_table(struct emitter *e, FILE *to)
             emit_param(m, s, m->params[i], k, to);
     fputs("    {{NULL, FL_F32, 0, {{0}}}, 0, {0}, {0}, {0}, 0, false, 0, 0, {0}, FL_ZEROS, 0, 0, false, false, 0, NULL, 0, {0}, false, {0}, "
           "false},\n};\n\n", to);
+    fputs("static const struct fl_room rooms[] = {", to);
+    for (int i = 0; i <= arrlen(m->physical->comms); i++)
+        fprintf(to, "%s{%lldL, %lldL}", i ? ", " : "", (long long)s->rooms[i].first, (long long)s->rooms[i].second);
+    fputs("};\n\n", to);
     fprintf(to, "FL_C_LINKAGE const struct fl_class fl_class_%d;\nconst struct fl_class fl_class_%d = {%d, %lldL, %lldL, "
             "%d, params, {", s->index, s->index, s->index, (long long)s->arena_bytes, (long long)s->host_bytes, entries);
     for (int k = 0; k < ENTRIES; k++)
         fprintf(to, "%s%s", k ? ", " : "", m->graph[k] ? mem_printf("%s_step", entry_name[k]) : "NULL");
-    fprintf(to, "}, %d, nodes, gone};\n", (int)arrlen(e->seen));
+    fprintf(to, "}, %d, nodes, gone, rooms};\n", (int)arrlen(e->seen));
 }

@@ -32,6 +32,16 @@ void fl_comm_end(double start, int kind)
 
 void fl_comm_kind(struct fl_comm *c, int kind) { c->kind = kind; }
 
+/* Blocking calls follow each other: all communicators pack in the same. */
+void fl_comm_room(struct fl_comm *c, const struct fl_room *room)
+{
+    (void)c;
+    if (room->first)
+        fl_scratch(FL_SCRATCH_SEND, room->first);
+    if (room->second)
+        fl_scratch(FL_SCRATCH_RECV, room->second);
+}
+
 void fl_comms_start(int streams) { (void)streams; }
 
 struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)

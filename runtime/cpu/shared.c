@@ -5,10 +5,12 @@
  * that a rank may compute meanwhile and come by between two kernels. Ranks queue the same collectives in one order; a
  * slot is filled again when all ranks have taken what was in it.
  *
+ * A rank takes its part of the mapping at the start, FL_MEETING_BYTES, which the plan lists: nothing is taken in a step.
  * The mapping is anonymous memory of the first rank, which the others open by its process: no file, no size limit but
  * memory. Where that is not allowed, or the ranks are on several hosts, there is none, on all ranks. */
 #define _GNU_SOURCE
 #include "shared.h"
+#include "../fl_defaults.h"
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SLOTS = 8, SLOT_BYTES = 1 << 18, LANE_BYTES = 256, BLOCK = 1024 };
+enum { SLOTS = FL_MEETING_SLOTS, SLOT_BYTES = FL_MEETING_SLOT_BYTES, LANE_BYTES = 4096, BLOCK = 1024 };
 
 struct lane {                            /* of a rank, in shared memory: pieces that are past each stage */
     _Atomic uint64_t fed, reduced, taken;
@@ -64,7 +66,7 @@ struct fl_shared *fl_shared_new(MPI_Comm mpi, int rank, int size)
     if (size == 1 || !one_host(mpi, size))
         return NULL;
     struct { long process, file, stamp; } owner = {0};
-    int64_t bytes = (int64_t)size * (LANE_BYTES + (int64_t)SLOTS * SLOT_BYTES) + (int64_t)sizeof owner;
+    int64_t bytes = size * FL_MEETING_BYTES + (int64_t)sizeof owner;
     int file = -1;
     if (rank == 0) {
         file = memfd_create("flow", MFD_CLOEXEC);
@@ -95,6 +97,8 @@ struct fl_shared *fl_shared_new(MPI_Comm mpi, int rank, int size)
     ok = all_agree(mpi, ok && !memcmp(memory + bytes - sizeof owner, &owner, sizeof owner));   /* the same memory */
     if (file >= 0)
         close(file);
+    if (ok)
+        memset(memory + size * (int64_t)LANE_BYTES + rank * (int64_t)SLOTS * SLOT_BYTES, 0, (size_t)SLOTS * SLOT_BYTES);
     if (!ok) {
         if (memory != MAP_FAILED)
             munmap(memory, (size_t)bytes);

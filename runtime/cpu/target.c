@@ -5,6 +5,7 @@
 #include "../target.h"
 #include "../trace.h"
 #include "cpu.h"
+#include <cblas.h>
 #include <errno.h>
 #include <malloc.h>
 #include <mpi.h>
@@ -19,6 +20,7 @@ static struct { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], *per_thread;
 static int nthreads = 1;
 static int64_t arena_bytes;
 static int64_t library_bytes;     /* resident before the arena: what MPI, the BLAS and libc take for themselves */
+static int64_t library_shared, library_file;      /* of these: shared with other processes; text that was read from files */
 
 /* How many ranks of this host may run on one of this rank's cores, itself included. */
 static int sharers(const cpu_set_t *mine)
@@ -113,10 +115,11 @@ static int64_t status_bytes(const char *name)
     return kib * 1024;
 }
 
+/* Text of libraries comes in when it first runs, what other ranks and this one share when it first reads it. */
 bool fl_target_resident(int64_t *bytes, int64_t *library)
 {
     *bytes = status_bytes("VmHWM");
-    *library = library_bytes;
+    *library = library_bytes + status_bytes("RssFile") - library_file + status_bytes("RssShmem") - library_shared;
     return *bytes > 0;
 }
 
@@ -133,9 +136,25 @@ static char *map(int64_t bytes, const char *what)
     return p;
 }
 
+/* The BLAS packs operands in memory of its own, a piece for each thread that calls it. */
+static void wake_blas(void)
+{
+    enum { N = 384 };
+    float *x = fl_alloc(3 * N * N * (int64_t)sizeof *x);
+#pragma omp parallel
+    {
+#pragma omp critical
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1, x, N, x + N * N, N, 0, x + 2 * N * N, N);
+    }
+    free(x);
+}
+
 char *fl_arena_new(int64_t bytes)
 {
+    wake_blas();
     library_bytes = status_bytes("VmRSS");
+    library_shared = status_bytes("RssShmem");
+    library_file = status_bytes("RssFile");
     return map(bytes, "the arena");
 }
 

@@ -255,6 +255,14 @@ static void *room(const fl_comm *c, int which, size_t bytes)
     return fl_workspace(3 + 2 * c->number + which, bytes);
 }
 
+extern "C" void fl_comm_room(fl_comm *c, const struct fl_room *plan)
+{
+    if (plan->first)
+        room(c, 0, (size_t)plan->first);
+    if (plan->second)
+        room(c, 1, (size_t)plan->second);
+}
+
 static ncclRedOp_t reduction(enum fl_reduce kind)
 {
     return kind == FL_SUM ? ncclSum : kind == FL_MAX ? ncclMax : ncclMin;

@@ -196,7 +196,8 @@ static void sample(struct fl_run *run)
     }
 }
 
-static const struct fl_class class_0 = { 0, 4 * END, 0, 4, params, { train, evaluate, sample }, 0, NULL, NULL };
+static const struct fl_room rooms[1];
+static const struct fl_class class_0 = { 0, 4 * END, 0, 4, params, { train, evaluate, sample }, 0, NULL, NULL, rooms };
 static const struct fl_rank rank_0 = { 0, { 0, 0 }, &class_0, NULL };
 #if RANKS > 1
 static const struct fl_rank rank_1 = { 1, { 1, 0 }, &class_0, NULL };
