@@ -283,10 +283,12 @@ static void shard_setting(struct plan *p, struct ast *a)
         p->shard.prefetch = number->num == 1;
     else
         p->shard.bucket_bytes = (int64_t)number->num;
-    if ((keep || prefetch) && p->shard.level != SHARD_PARAMETERS)
-        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be %s",
-                             keep ? "kept" : "fetched ahead"),
-                  "`%s` goes with a line `shard parameters over ..` before it", keep ? a->name : "prefetch 1");
+    if (keep && p->shard.level != SHARD_PARAMETERS)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be kept"),
+                  "`%s` goes with a line `shard parameters over ..` before it", a->name);
+    else if (prefetch && p->shard.level != SHARD_PARAMETERS && p->shard.level != SHARD_GRADIENTS)
+        diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be fetched ahead"),
+                  "`prefetch 1` goes with a line `shard parameters over ..`, or `gradients`, before it");
     else if (prefetch && number->num != 0 && number->num != 1)
         diag_help(diag_error(E_BLOCK_LINE, number->span, "parameters are gathered one block ahead, or not ahead"),
                   "write `prefetch 1`, or leave the line out");
