@@ -616,38 +616,40 @@ void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step 
 
 /* ---- optimizer (formulas of PyTorch) ----
  * On cuda, calls of fl_square_sum and of updates are gathered within a step: a program calls fl_gathered before anything else
- * that follows them, and all are made in one launch. */
+ * that follows them, and all are made in one launch; where both are of one gradient, it is read once. t: the type of g, or x. */
 void fl_gathered(void);
-void fl_square_sum(float *y, const float *x, int64_t n);                     /* one number; summed in double */
+void fl_square_sum(float *y, const void *x, enum fl_type t, int64_t n);      /* one number; summed in double */
 void fl_global_norm(float *y, const float *squares, int64_t n);              /* sqrt of the sum, in order */
 void fl_clip_scale(float *y, const float *norm, float clip);    /* min(1, clip / (norm + 1e-6)); NaN: not finite */
 void fl_loss_scale(float *y, const struct fl_step *s);
 /* scale: pointer to the factor on g, or NULL for 1; where it is NaN nothing changes. Number of the update from s->update (0 is the
  * first). lr_scale: factor on s->lr. */
-void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-              float beta1, float beta2, float eps, float decay, float lr_scale);
-void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
-            float momentum, float decay, float lr_scale); /* momentum_buffer NULL when momentum is 0 */
-void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-             float beta1, float beta2, float eps, float decay, float lr_scale); /* decay in the gradient, not apart */
-void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
-             float beta2, float decay, float lr_scale); /* the update is lr times a sign */
+void fl_adamw(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+              int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale);
+void fl_sgd(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *momentum_buffer, const float *scale,
+            int64_t n, float momentum, float decay, float lr_scale); /* momentum_buffer NULL when momentum is 0 */
+void fl_adam(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+             int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale); /* decay in the gradient, not apart */
+void fl_lion(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, const float *scale, int64_t n,
+             float beta1, float beta2, float decay, float lr_scale); /* the update is lr times a sign */
 /* Muon, before and after the momentum is made orthogonal: m is the next one, u what it looks ahead to; o is u made orthogonal. */
-void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *g, const float *scale, int64_t n, float momentum);
+void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const void *g, enum fl_type t, const float *scale, int64_t n,
+                      float momentum);
 void fl_muon(const struct fl_step *s, float *w, const float *o, const float *scale, int64_t n, float factor, float decay,
              float lr_scale);
 /* e = decay e + (1 - decay) w, and w in the first update; w is the new weight. Gathered in a launch behind that of updates. */
 void fl_ema(const struct fl_step *s, float *e, const float *w, const float *scale, int64_t n, float decay);
 /* After an update without a scale: nothing when *scale is 1, else the same update by *scale from the copies kept before it. */
-void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale);
-void fl_adam_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                  const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
-                  float lr_scale);
-void fl_lion_redo(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, const float *kept_w,
-                  const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale);
-void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
-                 const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale);
+void fl_adamw_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+                   const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
+                   float eps, float decay, float lr_scale);
+void fl_adam_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+                  const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps,
+                  float decay, float lr_scale);
+void fl_lion_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, const float *scale,
+                  const float *kept_w, const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale);
+void fl_sgd_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *momentum_buffer, const float *scale,
+                 const float *kept_w, const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale);
 
 #ifdef __cplusplus
 }

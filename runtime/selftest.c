@@ -347,7 +347,7 @@ static void sums(void)
         p[i] = piece(A * B * C * 4);
     fl_sum(p[0], px, &(struct fl_dims){ .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 2 });
     fl_max(p[1], px, &(struct fl_dims){ .ndim = 3, .n = { A, B, C }, .valid = { A, B, C }, .reduced = 6 });
-    fl_square_sum(p[2], px, A * B * C);
+    fl_square_sum(p[2], px, FL_F32, A * B * C);
     fl_dropout(p[3], px, &(struct fl_step){ .step = 4, .seed = 5 }, 77, 2, 0.25f,
                &(struct fl_place){ .ndim = 2, .n = { B, C }, .base = { 3, 0 }, .size = { 50, C } });
     fl_holds("sum", FL_F32, p[0], sum, A * C, 1e-6);
@@ -416,13 +416,13 @@ static void updates(void)
         want[i] = w[i] - 0.01 * 0.1 * w[i] - 0.01 / (1 - pow(0.9, 3)) * mi / (sqrt(vi) / sqrt(1 - pow(0.99, 3)) + 1e-8);
     }
     void *pw = placed(w, N, FL_F32), *pg = placed(g, N, FL_F32), *pm = placed(m, N, FL_F32), *pv = placed(v, N, FL_F32), *pb = placed(&by, 1, FL_F32);
-    fl_adamw(&step, pw, pg, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f, 1);
+    fl_adamw(&step, pw, pg, FL_F32, pm, pv, pb, N, 0.9f, 0.99f, 1e-8f, 0.1f, 1);
     fl_gathered();
     fl_holds("adamw", FL_F32, pw, want, N, 1e-5);
     for (int i = 0; i < N; i++)
         want[i] = w[i] - 0.01 * (0.9 * m[i] + 0.5 * g[i] + 0.1 * w[i]);
     pw = placed(w, N, FL_F32), pm = placed(m, N, FL_F32);
-    fl_sgd(&step, pw, pg, pm, pb, N, 0.9f, 0.1f, 1);
+    fl_sgd(&step, pw, pg, FL_F32, pm, pb, N, 0.9f, 0.1f, 1);
     fl_gathered();
     fl_holds("sgd", FL_F32, pw, want, N, 1e-5);
     free(w), free(g), free(m), free(v);

@@ -1,6 +1,7 @@
 /* The update: squared sums of all gradients, their global norm, the clipping factor, and one optimizer node for each
  * parameter with its states. With `clip_norm c deferred` copies of all these are kept, the update goes first and its redo,
- * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. Under
+ * which does nothing where the factor is 1, comes when the norm is known; only then are the results stored. An update that does
+ * not wait for the norm stands beside the squares: a target may make both in one go (runtime/cuda/optimizer.cu). Under
  * `precision f16` gradients are too large by the loss scale, by which norm and factor are divided; no update goes ahead then,
  * as it could not know whether something overflowed. Averages come last, of all
  * that is new. What belongs to parameters of a repeat body is in a repeat of the update phase that walks the same blocks. */
@@ -180,11 +181,15 @@ static void apply(struct builder *b, struct region *at, struct trained *t)
     store_all(b, at, t, optimize(b, at, t, optimizer_of(b), t->old, b->scale, NULL));
 }
 
-static void apply_ahead(struct builder *b, struct region *at, struct trained *t)
+static void keep(struct builder *b, struct region *at, struct trained *t)
 {
     read_old(b, at, t);
     for (int k = 0; k < 1 + MAX_STATE; k++)
         t->kept[k] = copy_of(b, at, t, t->old[k]);
+}
+
+static void apply_ahead(struct builder *b, struct region *at, struct trained *t)
+{
     struct node *n = optimize(b, at, t, b->d->g->module->train.optimizer, t->old, NULL, NULL);
     for (int k = 0; k < arrlen(n->out); k++) {
         t->ahead[k] = n->out[k];
@@ -267,6 +272,12 @@ static void visit(struct builder *b, struct region *forward, struct region *at)
     }
 }
 
+static void visit_each(struct builder *b, void (*each)(struct builder *b, struct region *at, struct trained *t))
+{
+    b->each = each;
+    visit(b, b->d->g->root, b->d->g->root);
+}
+
 static struct value *scalar(struct differentiation *d, const struct op *op, struct value *in, const char *path)
 {
     struct node *n = node_new(d->g, d->g->root, op, d->g->module->train.span);
@@ -333,11 +344,15 @@ void update(struct differentiation *d)
     struct module *m = d->g->module;
     bool scaled = m->plan->precision.loss_scale > 0;
     bool deferred = m->train.deferred && m->train.clip > 0 && !scaled;
-    struct builder b = {.d = d, .each = apply_ahead};
+    bool waits = train_skips(m);
+    struct builder b = {.d = d};
     if (deferred)
-        visit(&b, d->g->root, d->g->root);
-    b.each = m->train.largest ? largest : square;
-    visit(&b, d->g->root, d->g->root);
+        visit_each(&b, keep);
+    if (deferred)
+        visit_each(&b, apply_ahead);
+    visit_each(&b, m->train.largest ? largest : square);
+    if (!waits)
+        visit_each(&b, apply);
     struct node *partials = node_new(d->g, d->g->root, &op_norm_partials, m->train.span);
     partials->phase = PHASE_UPDATE;
     for (int i = 0; i < arrlen(d->trained); i++)
@@ -347,13 +362,12 @@ void update(struct differentiation *d)
     partials->out[0]->path = m->train.largest ? "grad_norm#largest" : "grad_norm#squares";
     struct value *norm = scalar(d, m->train.largest ? &op_max : &op_global_norm, partials->out[0], "grad_norm");
     norm = unscaled(d, norm, "grad_norm");
-    if (train_skips(m))
+    if (waits)
         b.scale = unscaled(d, scalar(d, &op_clip_scale, norm, "grad_norm#scale"), "grad_norm#scale");
-    b.each = deferred ? apply_again : apply;
-    visit(&b, d->g->root, d->g->root);
-    b.each = average;
+    if (waits)
+        visit_each(&b, deferred ? apply_again : apply);
     if (m->train.ema > 0)
-        visit(&b, d->g->root, d->g->root);
+        visit_each(&b, average);
     read_averages(m->graph[ENTRY_EVALUATE], m->evaluate.ema);
     read_averages(m->graph[ENTRY_SAMPLE], m->sample.ema);
     update_states(d->g, b.scale);

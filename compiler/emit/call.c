@@ -243,6 +243,8 @@ static const char *word(struct call *c, const char *w)
         return value_arg(c)->type == TYPE_F32 ? "" : "_as";
     if (!strcmp(w, "type"))
         return value_arg(c)->type == TYPE_F32 ? "" : mem_printf(", %s", type_word(value_arg(c)->type));
+    if (!strcmp(w, "typed"))
+        return mem_printf(", %s", type_word(value_arg(c)->type));
     if (!strcmp(w, "mixed"))
         return any_short(n) ? "_as" : "";
     if (!strcmp(w, "types"))

@@ -13,6 +13,7 @@
  *     %key %block         hash and block of a random op         %step        the scalars of the step
  *     %as(i0,o0)          "_as" where these tensors are all of one short type, the name of a kernel that knows it; "" for f32
  *     %type(i0)           ", FL_BF16", the type as a further argument; "" for f32
+ *     %typed(i0)          ", FL_F32", the same whatever it is
  *     %mixed()            "_as" where any tensor of the node is of a short type
  *     %types(o0,i0)       then ", FL_BF16, FL_F32", a type for each of these as further arguments: each may have its own
  *     %room               what op->room asked for                %again       whether the result is added to what is there

@@ -36,18 +36,18 @@ static const struct value *named(const struct node *n, const char *at, char **en
 }
 
 /* Does the call know v in its type? Its format lists such tensors: "%as(i0,o0)", which must all be of one type, or
- * "%types(i0,i1)", which may each have their own. */
+ * "%types(i0,i1)" and "%typed(i1)", which may each have their own. */
 static bool known(const struct node *n, const struct value *v)
 {
-    static const char *const words[] = {"%as(", "%types("};
-    for (int w = 0; w < 2; w++) {
+    static const char *const words[] = {"%as(", "%types(", "%typed("};
+    for (int w = 0; w < 3; w++) {
         const char *at = n->op->call ? strstr(n->op->call, words[w]) : NULL;
         bool listed = false, same = true;
         for (at = at ? at + strlen(words[w]) - 1 : NULL; at && *at != ')'; ) {
             char *end;
             const struct value *u = named(n, at + 1, &end);
             listed |= u == v;
-            same &= w == 1 || !u || u->type == v->type;
+            same &= w > 0 || !u || u->type == v->type;
             at = end;
         }
         if (listed)

@@ -45,7 +45,7 @@ static void ref_adam_redo(struct reference *r)
         .name = #name_, .doc = doc_, .args = "w, g, m, v, scale?",                        \
         .rule = "b.., b.., b.., b.., - -> b.., b.., b..", .flags = OP_INTERNAL | OP_GATHERED,           \
         .shape = update_shape, .ref = ref_##name_,                                        \
-        .call = "fl_" #name_ "(%step, %i0, %i1, %i2, %i3, %i4, %count(i0), %settings)",   \
+        .call = "fl_" #name_ "(%step, %i0, %i1%typed(i1), %i2, %i3, %i4, %count(i0), %settings)",   \
         .optimizer = &name_,                                                              \
     }
 #define ADAM_REDO(name_)                                                                                          \
@@ -54,7 +54,7 @@ static void ref_adam_redo(struct reference *r)
         .args = "w, g, m, v, scale, kept_w, kept_m, kept_v",                                                      \
         .rule = "b.., b.., b.., b.., -, b.., b.., b.. -> b.., b.., b..", .flags = OP_INTERNAL | OP_GATHERED,                    \
         .shape = update_shape, .ref = ref_##name_##_redo,                                                         \
-        .call = "fl_" #name_ "_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %i6, %i7, %count(i0), %settings)",       \
+        .call = "fl_" #name_ "_redo(%step, %i0, %i1%typed(i1), %i2, %i3, %i4, %i5, %i6, %i7, %count(i0), %settings)",       \
         .optimizer = &name_,                                                                                      \
     }
 

@@ -52,7 +52,7 @@ const struct op op_sgd = {
     .flags = OP_INTERNAL | OP_GATHERED,
     .shape = update_shape,
     .ref = ref_sgd,
-    .call = "fl_sgd(%step, %i0, %i1, %i2, %i3, %count(i0), %settings)",
+    .call = "fl_sgd(%step, %i0, %i1%typed(i1), %i2, %i3, %count(i0), %settings)",
     .optimizer = &sgd,
 };
 
@@ -65,7 +65,7 @@ const struct op op_sgd_redo = {
     .flags = OP_INTERNAL | OP_GATHERED,
     .shape = update_shape,
     .ref = ref_sgd_redo,
-    .call = "fl_sgd_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %count(i0), %settings)",
+    .call = "fl_sgd_redo(%step, %i0, %i1%typed(i1), %i2, %i3, %i4, %i5, %count(i0), %settings)",
     .optimizer = &sgd,
 };
 
@@ -100,7 +100,7 @@ const struct op op_lion = {
     .flags = OP_INTERNAL | OP_GATHERED,
     .shape = update_shape,
     .ref = ref_lion,
-    .call = "fl_lion(%step, %i0, %i1, %i2, %i3, %count(i0), %settings)",
+    .call = "fl_lion(%step, %i0, %i1%typed(i1), %i2, %i3, %count(i0), %settings)",
     .optimizer = &lion,
 };
 
@@ -112,6 +112,6 @@ const struct op op_lion_redo = {
     .flags = OP_INTERNAL | OP_GATHERED,
     .shape = update_shape,
     .ref = ref_lion_redo,
-    .call = "fl_lion_redo(%step, %i0, %i1, %i2, %i3, %i4, %i5, %count(i0), %settings)",
+    .call = "fl_lion_redo(%step, %i0, %i1%typed(i1), %i2, %i3, %i4, %i5, %count(i0), %settings)",
     .optimizer = &lion,
 };

@@ -29,7 +29,7 @@ const struct op op_muon_momentum = {
     .flags = OP_INTERNAL | OP_GATHERED,
     .shape = shape_momentum,
     .ref = ref_momentum,
-    .call = "fl_muon_momentum(%step, %i0, %o1, %i1, %i2, %count(i0), %num(momentum,0))",
+    .call = "fl_muon_momentum(%step, %i0, %o1, %i1%typed(i1), %i2, %count(i0), %num(momentum,0))",
     .optimizer = &momentum,
 };
 

@@ -43,7 +43,7 @@ const struct op op_square_sum = {
     .shape = shape_scalar,
     .flops = flops_square,
     .ref = ref_square_sum,
-    .call = "fl_square_sum(%o0, %i0, %count(i0))",
+    .call = "fl_square_sum(%o0, %i0%typed(i0), %count(i0))",
 };
 
 /* Copies of a value of a repeat body: one per block of every repeat around it. */

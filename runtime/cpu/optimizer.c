@@ -3,7 +3,24 @@
 #include "../fl_random.h"
 #include "cpu.h"
 
-enum { CHUNK = 16384 };
+enum { CHUNK = 16384, ROW = 4096 };
+
+/* Entries [at, at + n) of a gradient as f32: where they lie, or converted in scratch of the thread. */
+static const float *row_of(const void *g, enum fl_type t, int64_t at, int64_t n)
+{
+    if (t == FL_F32)
+        return (const float *)g + at;
+    float *row = fl_thread_scratch(n * (int64_t)sizeof(float));
+    fl_load_row(row, fl_element(g, t, at), t, 1, n);
+    return row;
+}
+
+/* for (int64_t i = ..), a row at a time: in the row it is entry i - at, there d[i - at] is the gradient. */
+#define FOR_ROWS(i, n, d, g, t)                                                                                        \
+    FL_PRAGMA(omp parallel for if ((n) > FL_GRAIN))                                                                    \
+    for (int64_t at = 0; at < (n); at += ROW)                                                                          \
+        for (const float *d = row_of(g, t, at, fl_least(ROW, (n) - at)), *once = d; once; once = NULL)                 \
+            FL_PRAGMA(omp simd) for (int64_t i = at; i < fl_least(at + ROW, n); i++)
 
 /* Nothing is gathered here: every call has been made. */
 void fl_gathered(void) {}
@@ -34,16 +51,18 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
     }
 }
 
-void fl_square_sum(float *y, const float *x, int64_t n)
+void fl_square_sum(float *y, const void *x, enum fl_type t, int64_t n)
 {
     int64_t chunks = (n + CHUNK - 1) / CHUNK;
     double *part = fl_scratch(FL_SCRATCH_KERNEL, chunks * (int64_t)sizeof(double)), sum = 0;
 #pragma omp parallel for if (n > FL_GRAIN)
     for (int64_t c = 0; c < chunks; c++) {
+        int64_t many = fl_least(CHUNK, n - c * CHUNK);
+        const float *row = row_of(x, t, c * CHUNK, many);
         double squares = 0;
 #pragma omp simd reduction(+ : squares)
-        for (int64_t i = c * CHUNK; i < fl_least((c + 1) * CHUNK, n); i++)
-            squares += (double)x[i] * x[i];
+        for (int64_t i = 0; i < many; i++)
+            squares += (double)row[i] * row[i];
         part[c] = squares;
     }
     for (int64_t c = 0; c < chunks; c++)
@@ -71,19 +90,18 @@ void fl_loss_scale(float *y, const struct fl_step *s)
 }
 
 /* apart: decay acts on the weight, not through the gradient */
-static inline void adam(bool apart, const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale,
-                        int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
+static inline void adam(bool apart, const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v,
+                        const float *scale, int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    double t = (double)s->update + 1;
+    double k = (double)s->update + 1;
     float lr = s->lr * lr_scale;
-    float step_size = (float)(lr / (1 - pow(beta1, t))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, t)));
+    float step_size = (float)(lr / (1 - pow(beta1, k))), inverse_root = (float)(1 / sqrt(1 - pow(beta2, k)));
     float shrink = apart ? 1 - lr * decay : 1, inside = apart ? 0 : decay;
     float by = scale ? *scale : 1, rest1 = 1 - beta1, rest2 = 1 - beta2;
     if (isnan(by))
         return;
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++) {
-        float d = g[i] * by;
+    FOR_ROWS(i, n, row, g, t) {
+        float d = row[i - at] * by;
         if (!apart)
             d += inside * w[i];
         m[i] = beta1 * m[i] + rest1 * d;
@@ -92,49 +110,48 @@ static inline void adam(bool apart, const struct fl_step *s, float *w, const flo
     }
 }
 
-void fl_adamw(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-              float beta1, float beta2, float eps, float decay, float lr_scale)
+void fl_adamw(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+              int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    adam(true, s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+    adam(true, s, w, g, t, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
 }
 
-void fl_adam(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, int64_t n,
-             float beta1, float beta2, float eps, float decay, float lr_scale)
+void fl_adam(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+             int64_t n, float beta1, float beta2, float eps, float decay, float lr_scale)
 {
-    adam(false, s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+    adam(false, s, w, g, t, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
 }
 
-void fl_sgd(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, int64_t n,
-            float momentum, float decay, float lr_scale)
+void fl_sgd(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *momentum_buffer, const float *scale,
+            int64_t n, float momentum, float decay, float lr_scale)
 {
     float lr = s->lr * lr_scale, by = scale ? *scale : 1;
     bool first = s->update == 0;
     if (isnan(by))
         return;
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++) {
-        float d = g[i] * by + decay * w[i];
+    FOR_ROWS(i, n, row, g, t) {
+        float d = row[i - at] * by + decay * w[i];
         if (momentum_buffer)
             d = momentum_buffer[i] = first ? d : momentum * momentum_buffer[i] + d;
         w[i] -= lr * d;
     }
 }
 
-void fl_lion(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, int64_t n, float beta1,
-             float beta2, float decay, float lr_scale)
+void fl_lion(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, const float *scale, int64_t n,
+             float beta1, float beta2, float decay, float lr_scale)
 {
     float lr = s->lr * lr_scale, by = scale ? *scale : 1, shrink = 1 - lr * decay, rest1 = 1 - beta1, rest2 = 1 - beta2;
     if (isnan(by))
         return;
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++) {
-        float d = g[i] * by, ahead = beta1 * m[i] + rest1 * d;
+    FOR_ROWS(i, n, row, g, t) {
+        float d = row[i - at] * by, ahead = beta1 * m[i] + rest1 * d;
         w[i] = w[i] * shrink - lr * (float)((ahead > 0) - (ahead < 0));
         m[i] = beta2 * m[i] + rest2 * d;
     }
 }
 
-void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *g, const float *scale, int64_t n, float momentum)
+void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const void *g, enum fl_type t, const float *scale, int64_t n,
+                      float momentum)
 {
     float by = scale ? *scale : 1, rest = 1 - momentum;
     (void)s;
@@ -142,9 +159,8 @@ void fl_muon_momentum(const struct fl_step *s, float *m, float *u, const float *
         fl_copy(u, m, n, sizeof *u);
         return;
     }
-#pragma omp parallel for simd if (n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++) {
-        float d = rest * (g[i] * by);
+    FOR_ROWS(i, n, row, g, t) {
+        float d = rest * (row[i - at] * by);
         m[i] = momentum * m[i] + d;
         u[i] = momentum * m[i] + d;
     }
@@ -182,36 +198,36 @@ static bool put_back(const float *scale, float *w, const float *kept_w, float *m
     return true;
 }
 
-void fl_adamw_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                   const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
-                   float lr_scale)
+void fl_adamw_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+                   const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2,
+                   float eps, float decay, float lr_scale)
 {
     if (!put_back(scale, w, kept_w, m, kept_m, n))
         return;
     fl_copy(v, kept_v, n, sizeof *v);
-    fl_adamw(s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+    fl_adamw(s, w, g, t, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
 }
 
-void fl_adam_redo(const struct fl_step *s, float *w, const float *g, float *m, float *v, const float *scale, const float *kept_w,
-                  const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps, float decay,
-                  float lr_scale)
+void fl_adam_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, float *v, const float *scale,
+                  const float *kept_w, const float *kept_m, const float *kept_v, int64_t n, float beta1, float beta2, float eps,
+                  float decay, float lr_scale)
 {
     if (!put_back(scale, w, kept_w, m, kept_m, n))
         return;
     fl_copy(v, kept_v, n, sizeof *v);
-    fl_adam(s, w, g, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
+    fl_adam(s, w, g, t, m, v, scale, n, beta1, beta2, eps, decay, lr_scale);
 }
 
-void fl_sgd_redo(const struct fl_step *s, float *w, const float *g, float *momentum_buffer, const float *scale, const float *kept_w,
-                 const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale)
+void fl_sgd_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *momentum_buffer, const float *scale,
+                 const float *kept_w, const float *kept_momentum, int64_t n, float momentum, float decay, float lr_scale)
 {
     if (put_back(scale, w, kept_w, momentum_buffer, kept_momentum, n))
-        fl_sgd(s, w, g, momentum_buffer, scale, n, momentum, decay, lr_scale);
+        fl_sgd(s, w, g, t, momentum_buffer, scale, n, momentum, decay, lr_scale);
 }
 
-void fl_lion_redo(const struct fl_step *s, float *w, const float *g, float *m, const float *scale, const float *kept_w,
-                  const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale)
+void fl_lion_redo(const struct fl_step *s, float *w, const void *g, enum fl_type t, float *m, const float *scale,
+                  const float *kept_w, const float *kept_m, int64_t n, float beta1, float beta2, float decay, float lr_scale)
 {
     if (put_back(scale, w, kept_w, m, kept_m, n))
-        fl_lion(s, w, g, m, scale, n, beta1, beta2, decay, lr_scale);
+        fl_lion(s, w, g, t, m, scale, n, beta1, beta2, decay, lr_scale);
 }

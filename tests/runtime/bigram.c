@@ -173,11 +173,11 @@ static void train(struct fl_run *run)
     finish_loss(run, LOSS);
     fl_at("bigram.flow:3", "all_reduce(dp) w");
     fl_all_reduce(run->comm[0], at(run, AT_G), W, FL_SUM);
-    fl_square_sum(at(run, AT_SCALAR + 2), at(run, AT_G), W);
+    fl_square_sum(at(run, AT_SCALAR + 2), at(run, AT_G), FL_F32, W);
     fl_global_norm(at(run, AT_SCALAR + 3), at(run, AT_SCALAR + 2), 1);
     fl_clip_scale(at(run, AT_SCALAR + 4), at(run, AT_SCALAR + 3), 1);
     fl_write_output(run, NORM, 0, at(run, AT_SCALAR + 3));
-    fl_adamw(&run->step, at(run, AT_W), at(run, AT_G), at(run, AT_M), at(run, AT_V), at(run, AT_SCALAR + 4), W, 0.9f,
+    fl_adamw(&run->step, at(run, AT_W), at(run, AT_G), FL_F32, at(run, AT_M), at(run, AT_V), at(run, AT_SCALAR + 4), W, 0.9f,
              0.95f, 1e-8f, 0.1f, 1);
 }
 

@@ -324,21 +324,21 @@ static void redone(const struct fl_step *s)
             memcpy(kept[j], now[j], N * sizeof(float));
         }
         if (kind == 0) {
-            fl_adamw(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
-            fl_adamw(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
-            fl_adamw_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+            fl_adamw(s, now[0], g, FL_F32, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+            fl_adamw(s, late[0], g, FL_F32, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+            fl_adamw_redo(s, late[0], g, FL_F32, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
         } else if (kind < 3) {
-            fl_sgd(s, now[0], g, momentum ? now[1] : NULL, &scale, N, 0.9f, 0.1f, 1);
-            fl_sgd(s, late[0], g, momentum ? late[1] : NULL, NULL, N, 0.9f, 0.1f, 1);
-            fl_sgd_redo(s, late[0], g, momentum ? late[1] : NULL, &scale, kept[0], momentum ? kept[1] : NULL, N, 0.9f, 0.1f, 1);
+            fl_sgd(s, now[0], g, FL_F32, momentum ? now[1] : NULL, &scale, N, 0.9f, 0.1f, 1);
+            fl_sgd(s, late[0], g, FL_F32, momentum ? late[1] : NULL, NULL, N, 0.9f, 0.1f, 1);
+            fl_sgd_redo(s, late[0], g, FL_F32, momentum ? late[1] : NULL, &scale, kept[0], momentum ? kept[1] : NULL, N, 0.9f, 0.1f, 1);
         } else if (kind == 3) {
-            fl_lion(s, now[0], g, now[1], &scale, N, 0.9f, 0.95f, 0.1f, 0.5f);
-            fl_lion(s, late[0], g, late[1], NULL, N, 0.9f, 0.95f, 0.1f, 0.5f);
-            fl_lion_redo(s, late[0], g, late[1], &scale, kept[0], kept[1], N, 0.9f, 0.95f, 0.1f, 0.5f);
+            fl_lion(s, now[0], g, FL_F32, now[1], &scale, N, 0.9f, 0.95f, 0.1f, 0.5f);
+            fl_lion(s, late[0], g, FL_F32, late[1], NULL, N, 0.9f, 0.95f, 0.1f, 0.5f);
+            fl_lion_redo(s, late[0], g, FL_F32, late[1], &scale, kept[0], kept[1], N, 0.9f, 0.95f, 0.1f, 0.5f);
         } else {
-            fl_adam(s, now[0], g, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
-            fl_adam(s, late[0], g, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
-            fl_adam_redo(s, late[0], g, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
+            fl_adam(s, now[0], g, FL_F32, now[1], now[2], &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
+            fl_adam(s, late[0], g, FL_F32, late[1], late[2], NULL, N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
+            fl_adam_redo(s, late[0], g, FL_F32, late[1], late[2], &scale, kept[0], kept[1], kept[2], N, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f);
         }
         for (int j = 0; j < 3; j++)
             assert_memory_equal(now[j], late[j], N * sizeof(float));
@@ -370,7 +370,7 @@ static void adamw(void **state)
     for (int k = 0; k < 3; k++) {
         struct fl_step s = { .step = k, .update = k, .lr = 0.01f };
         float *g = random_array(N, 14 + (uint64_t)k);
-        fl_adamw(&s, w, g, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
+        fl_adamw(&s, w, g, FL_F32, m, v, &scale, N, 0.9f, 0.95f, 1e-8f, 0.1f, 1);
         redone(&s);
         for (int i = 0; i < N; i++) {
             double d = g[i] * 0.5;
@@ -390,7 +390,7 @@ static void adamw(void **state)
     float *x = random_array(100003, 15), y;
     for (int i = 0; i < 100003; i++)
         sum += (double)x[i] * x[i];
-    fl_square_sum(&y, x, 100003);
+    fl_square_sum(&y, x, FL_F32, 100003);
     check_close("square sum", &y, &sum, 1, 1e-7);
 }
 

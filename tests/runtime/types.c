@@ -355,6 +355,53 @@ static void accumulation(void **state)
     free(x), free(y);
 }
 
+/* An update by a gradient of 16 bits has the bits of one by the same numbers in f32, wherever it begins; so have the squares, but
+ * for the order in which a target adds them. */
+static void updates(void **state)
+{
+    (void)state;
+    enum { N = 9001 };
+    const struct fl_step s = { .step = 3, .update = 3, .lr = 0.01f };
+    for (int k = 0; k < 2 * 2 * 9; k++) {
+        enum fl_type t = k & 1 ? FL_BF16 : FL_F16;
+        int kind = k / 4, skip = k >> 1 & 1, n = N - skip;
+        float *start = random_array(N, 31), *wide = blank(N), *made[2][3], *kept[3], scale = 0.5f, square[2];
+        uint16_t *g = as(start, N, t);
+        fl_convert(wide, FL_F32, g, t, N);
+        for (int j = 0; j < 3; j++) {
+            kept[j] = random_array(N, 35 + (uint64_t)j);
+            for (int i = 0; i < N && j == 2; i++)
+                kept[j][i] *= kept[j][i];
+            for (int way = 0; way < 2; way++)
+                memcpy(made[way][j] = random_array(N, 32), kept[j], N * sizeof(float));
+        }
+        for (int way = 0; way < 2; way++) {
+            float *w = made[way][0], *m = made[way][1], *v = made[way][2];
+            const void *d = way ? (const void *)(g + skip) : wide + skip;
+            enum fl_type as_type = way ? t : FL_F32;
+            switch (kind) {
+            case 0: fl_adamw(&s, w, d, as_type, m, v, &scale, n, 0.9f, 0.95f, 1e-8f, 0.1f, 1); break;
+            case 1: fl_adam(&s, w, d, as_type, m, v, NULL, n, 0.9f, 0.95f, 1e-8f, 0.1f, 1); break;
+            case 2: fl_sgd(&s, w, d, as_type, m, &scale, n, 0.9f, 0.1f, 1); break;
+            case 3: fl_lion(&s, w, d, as_type, m, &scale, n, 0.9f, 0.95f, 0.1f, 1); break;
+            case 4: fl_muon_momentum(&s, w, m, d, as_type, &scale, n, 0.9f); break;
+            case 5: fl_adamw_redo(&s, w, d, as_type, m, v, &scale, kept[0], kept[1], kept[2], n, 0.9f, 0.95f, 1e-8f, 0.1f, 1); break;
+            case 6: fl_adam_redo(&s, w, d, as_type, m, v, &scale, kept[0], kept[1], kept[2], n, 0.9f, 0.95f, 1e-8f, 0.1f, 1); break;
+            case 7: fl_sgd_redo(&s, w, d, as_type, m, &scale, kept[0], kept[1], n, 0.9f, 0.1f, 1); break;
+            default: fl_lion_redo(&s, w, d, as_type, m, &scale, kept[0], kept[1], n, 0.9f, 0.95f, 0.1f, 1);
+            }
+            fl_square_sum(&square[way], d, as_type, n);
+        }
+        for (int j = 0; j < 3; j++)
+            assert_memory_equal(made[0][j], made[1][j], N * sizeof(float));
+        assert_memory_not_equal(made[0][0], kept[0], N * sizeof(float));
+        assert_float_equal(square[1], square[0], 1e-6f * square[0]);
+        for (int j = 0; j < 3; j++)
+            free(made[0][j]), free(made[1][j]), free(kept[j]);
+        free(start), free(wide), free(g);
+    }
+}
+
 /* The kernels that know the types give what those of f32 give of the same numbers, rounded. */
 static void same_as_f32(const char *what, const void *got, const float *want, enum fl_type t, int64_t n)
 {
@@ -523,7 +570,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(apart),       cmocka_unit_test(epilogues),    cmocka_unit_test(along),
-        cmocka_unit_test(conversions), cmocka_unit_test(accumulation),
+        cmocka_unit_test(conversions), cmocka_unit_test(accumulation), cmocka_unit_test(updates),
         cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
         cmocka_unit_test(movers),
     };
