@@ -1,59 +1,116 @@
 #!/usr/bin/env bash
-# bench/gpu.sh [--steps N] [--gpus N] [--peer 'NAME=COMMAND']...: trains GPT-2 124M and a 1.3B model of the same shape on the
-# GPUs of this machine for some steps and prints tokens/s, MFU (three times the forward pass, against the f32 peak of the
-# device) and memory held against the plan. A peer's COMMAND must print its tokens/s as the last word of its last line.
+# bench/gpu.sh [--model gpt2|1.3b]... [--steps N] [--gpus 1|2|4] [--python PROGRAM] [--peer 'NAME=COMMAND']...: trains GPT-2 124M and
+# a 1.3B model of the same shape on the GPUs of this machine, in f32 and bf16; where PROGRAM (default python3) has PyTorch,
+# bench/torch_gpt.py too, eager and compiled. For each: tokens/s, MFU (three times the forward pass, against the peak of the
+# device in that type) and memory held, flowc's beside its plan. A peer's COMMAND must print its tokens/s as the last word of its last line.
 set -eu
 cd "$(dirname "$0")/.."
-steps=20 gpus= peers=()
-while [ $# -gt 0 ]; do
+models=() steps=20 gpus= python=python3 peers=()
+while [ $# -gt 1 ]; do
     case $1 in
+    --model) models+=("$2") ;;
     --steps) steps=$2 ;;
     --gpus) gpus=$2 ;;
+    --python) python=$2 ;;
     --peer) peers+=("$2") ;;
-    *) sed -n '2,4s/^# //p' "$0"; exit 2 ;;
+    *) break ;;
     esac
     shift 2
 done
-if ! names=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) || [ -z "$names" ]; then
+[ $# = 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+[ ${#models[@]} -gt 0 ] || models=(gpt2 1.3b)
+device=cuda name= present=1
+if [ -n "${DOUBLE:-}" ]; then            # for the test of this script: on the test double, its objects in DOUBLE
+    device=cpu
+elif ! names=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) || [ -z "$names" ]; then
     echo "bench: no GPU here; run this on a machine with one (bench/README.md)"
     exit 1
+else
+    present=$(echo "$names" | wc -l) name=$(echo "$names" | head -n 1)
 fi
-present=$(echo "$names" | wc -l) name=$(echo "$names" | head -n 1)
 if [ -z "$gpus" ]; then gpus=1; while [ $((gpus * 2)) -le "$present" ] && [ $gpus -lt 4 ]; do gpus=$((gpus * 2)); done; fi
-case $gpus in 1) plan=single ;; 2) plan=dp2 ;; 4) plan=dp4 ;; *) echo "bench: --gpus 1, 2 or 4"; exit 2 ;; esac
-case $name in                            # f32 peak without tensor cores, TFLOP/s
-*H100*PCIe*) peak=51 ;; *H100* | *H200*) peak=67 ;; *A100*) peak=19.5 ;; *L40S*) peak=91.6 ;; *4090*) peak=82.6 ;; *) peak= ;;
+case $gpus in 1 | 2 | 4) ;; *) echo "bench: --gpus 1, 2 or 4"; exit 2 ;; esac
+case $name in                            # TFLOP/s in f32 without tensor cores, and in bf16 on dense tensor cores
+*H100*PCIe*) peak_f32=51 peak_bf16=756 ;; *H100* | *H200*) peak_f32=67 peak_bf16=989 ;; *A100*) peak_f32=19.5 peak_bf16=312 ;;
+*L40S*) peak_f32=91.6 peak_bf16=362 ;; *4090*) peak_f32=82.6 peak_bf16=165 ;; *) peak_f32=0 peak_bf16=0 ;;
 esac
-[ -x build/flowc ] && [ -x build/flow-tokens ] || { cmake -S . -B build >/dev/null && cmake --build build -j "$(nproc)" --target flowc flow-tokens; }
+build=${BUILD:-build}
+[ -x "$build/flowc" ] && [ -x "$build/flow-tokens" ] ||
+    { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$(nproc)" --target flowc flow-tokens; }
 . scripts/mpi-env.sh
-work=build/bench
+work=$build/bench_gpu
+rm -rf "$work"
 mkdir -p "$work"
-git ls-files | grep -E '\.(c|h|cu|md)$' | xargs build/flow-tokens -o "$work/tokens.bin"
-echo "$gpus x $name, plan $plan, $steps steps, f32"
+{ git ls-files 2>/dev/null || find . -path ./.git -prune -o -type f -print; } | grep -E '\.(c|h|cu|md)$' | xargs "$build/flow-tokens" -o "$work/tokens.bin"
+torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null || true)
+compiles=$("$python" -c 'import torch; print(int(hasattr(torch, "compile")))' 2>/dev/null || true)
+echo "PyTorch ${torch:-none}, $gpus x ${name:-the test double}, $steps steps"
+# The example with plans over so many GPUs.
+{ cat examples/gpt/gpt.flow; for type in f32 bf16; do
+    sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed "s/^plan bf16 /plan bench_$type /; s/dp: 2/dp: $gpus/"
+  done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed '/^ *memory/d' >"$work/gpt.flow"
 
-# bench_model NAME L D H N M: sequences of 1024 tokens, GPT-2's vocabulary
-bench_model() {
-    local label=$1 L=$2 D=$3 H=$4 N=$5 M=$6 dir=$work/$1
-    build/flowc examples/gpt/gpt.flow --plan "$plan" --target cuda -o "$dir" --set V=50257 --set T=1024 --set D="$D" \
-        --set H="$H" --set L="$L" --set N=$((N * gpus)) --set M="$M" --set steps="$steps" --set warmup=1
-    make -s -C "$dir" -j "$(nproc)" ARCH="-arch native"
-    mpirun -n "$gpus" "$dir/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$dir/m.jsonl" --quiet
-    awk -v label="$label" -v L="$L" -v D="$D" -v V=50257 -v T=1024 -v gpus="$gpus" -v peak="${peak:-0}" '
-        function field(key) { match($0, "\"" key "\": *[-+0-9.e]+"); s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); return s + 0 }
-        /tokens_per_s/ { n++; if (n > 2) { sum += field("tokens_per_s"); count++ } bytes = field("peak_bytes") }
-        END {
-            rate = sum / count
-            flop = 3 * (2 * (12 * L * D * D + D * V) + 4 * L * T * D)
-            printf "%s: %.0f tokens/s, ", label, rate
-            if (peak > 0) printf "MFU %.1f %% of %g TFLOP/s, ", 100 * rate * flop / (gpus * peak * 1e12), peak
-            printf "%.2f GiB held per rank\n", bytes / 1073741824
-        }' "$dir/m.jsonl"
-    build/flowc examples/gpt/gpt.flow --plan "$plan" --emit=memory --set V=50257 --set T=1024 --set D="$D" --set H="$H" \
-        --set L="$L" --set N=$((N * gpus)) --set M="$M" | awk 'NR == 1 { printf "    planned: %.2f GiB per rank\n", $3 / 1073741824 }'
+# report NAME TYPE RATE: tokens/s and MFU of the model in L, D, V, T
+report() {
+    local peak=$peak_f32
+    [ "$2" = bf16 ] && peak=$peak_bf16
+    awk -v name="$1" -v rate="$3" -v L=$L -v D=$D -v V=$V -v T=$T -v gpus="$gpus" -v peak="$peak" 'BEGIN {
+        flop = 3 * (2 * (12 * L * D * D + D * V) + 4 * L * T * D)
+        printf "    %-24s %9.0f tokens/s", name, rate
+        if (peak > 0) printf "   MFU %4.1f %% of %g TFLOP/s", 100 * rate * flop / (gpus * peak * 1e12), peak
+    }'
 }
-bench_model gpt2_124m 12 768 12 16 4
-bench_model gpt_1.3b 24 2048 16 8 8
+# ours TYPE
+ours() {
+    local dir=$work/$1
+    "$build/flowc" "$work/gpt.flow" --plan "bench_$1" --target cuda --no-verify -o "$dir" "${sizes[@]}"
+    if [ -n "${DOUBLE:-}" ]; then
+        make -s -f tests/cuda/double/double.mk PROGRAM="$(realpath "$dir")" BUILD="$DOUBLE"
+        mv "$dir/run.double" "$dir/run"
+    else
+        make -s -C "$dir" -j "$(nproc)" ARCH="-arch native" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+    fi
+    mpirun -n "$gpus" "$dir/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$dir/m.jsonl" --quiet
+    report "flowc $1" "$1" "$(sed -n 's/.*"tokens_per_s": *\([0-9.e+-]*\).*/\1/p' "$dir/m.jsonl" | tail -n +3 | sort -g |
+        awk '{ x[NR] = $1 } END { print NR % 2 ? x[(NR + 1) / 2] : (x[NR / 2] + x[NR / 2 + 1]) / 2 }')"
+    local planned
+    planned=$("$build/flowc" "$work/gpt.flow" --plan "bench_$1" --no-verify --emit=memory "${sizes[@]}" | sed -n '1s/^stage 0: \([0-9]*\) bytes.*/\1/p')
+    awk -v planned="$planned" '{ match($0, "\"peak_bytes\": *[0-9]+"); s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s) }
+        END { printf "   %.2f GiB held per rank, %.2f planned\n", s / 1073741824, planned / 1073741824 }' "$dir/m.jsonl"
+}
+# theirs NAME TYPE ARGS..
+theirs() {
+    local label=$1 type=$2
+    shift 2
+    rm -f "$work/meet"
+    mpirun -n "$gpus" "$python" bench/torch_gpt.py --device $device --blocks $L --width $D --heads $H --length $T --vocabulary $V \
+        --batch $N --micro $M --steps "$steps" --skip 2 --meet "$work/meet" "$@" >"$work/said" 2>&1 ||
+        { echo "    $label: failed: $(grep -m 1 Error "$work/said")"; return; }
+    report "$label" "$type" "$(sed -n 's/.*, \([0-9.]*\) tok\/s$/\1/p' "$work/said")"
+    sed -n 's/^held \(.*\)/   \1 held per rank/p' "$work/said" | grep . || echo
+}
 
+for model in "${models[@]}"; do
+    case $model in                       # N sequences of T tokens for each GPU in M micro-batches
+    gpt2) L=12 D=768 H=12 T=1024 V=50257 N=16 M=4 ;;
+    1.3b) L=24 D=2048 H=16 T=1024 V=50257 N=8 M=8 ;;
+    tiny) L=2 D=32 H=4 T=16 V=256 N=4 M=2 ;;
+    *) echo "bench: --model gpt2 or 1.3b"; exit 2 ;;
+    esac
+    sizes=(--set V=$V --set T=$T --set D=$D --set H=$H --set L=$L --set N=$((N * gpus)) --set M=$M --set steps="$steps" --set warmup=1)
+    echo "$model: $L blocks, width $D, $H heads, $T tokens, vocabulary $V, $N sequences per GPU in $M micro-batches"
+    ours f32
+    ours bf16
+    if [ -n "$torch" ]; then
+        theirs "PyTorch eager f32" f32
+        theirs "PyTorch eager bf16" bf16 --bf16
+        if [ "$compiles" = 1 ]; then
+            theirs "PyTorch compiled f32" f32 --compile
+            theirs "PyTorch compiled bf16" bf16 --bf16 --compile
+        fi
+    fi
+done
 for p in ${peers[@]+"${peers[@]}"}; do
     echo "${p%%=*}: $(bash -c "${p#*=}" | tail -n 1 | awk '{ print $NF }') tokens/s"
 done
+rm -rf "$work"

@@ -4,10 +4,12 @@
 GPT-2's blocks (pre-norm, tanh GELU, head tied to the embedding, biases), random tokens, AdamW and clipping in every step.
 At its best settings: fused attention and fused AdamW where the version has them, no copies of tokens. Ranks are started by
 mpirun (or one process): more than one train by DistributedDataParallel, over gloo on a CPU and nccl on GPUs, and meet in
-the file of --meet. Rank 0 prints each step's seconds to --times, and in its last line `N tok/s`, all ranks together, median
-of the steps after the first --skip.
+the file of --meet. With --micro M a step adds up the gradients of M parts of its batch. Rank 0 prints each step's seconds to
+--times, and in its last line `N tok/s`, all ranks together, median of the steps after the first --skip; before it, on a GPU,
+the most memory it had allocated.
 """
 import argparse
+import contextlib
 import os
 import statistics
 import time
@@ -63,12 +65,12 @@ class GPT(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = self.norm(x) @ self.tokens.weight.t()
-        return F.cross_entropy(logits.view(-1, logits.shape[2]).float(), targets.view(-1))
+        return F.cross_entropy(logits.view(-1, logits.shape[2]).float(), targets.reshape(-1))
 
 
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in dict(blocks=6, width=384, heads=6, length=256, vocabulary=8192, batch=4, steps=10, skip=2, threads=0).items():
+    for name, default in dict(blocks=6, width=384, heads=6, length=256, vocabulary=8192, batch=4, micro=1, steps=10, skip=2, threads=0).items():
         a.add_argument(f"--{name}", type=int, default=default)
     a.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     a.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
@@ -83,11 +85,11 @@ def main():
         torch.cuda.set_device(int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", 0)))
     torch.manual_seed(1)
     model = GPT(o.blocks, o.width, o.heads, o.length, o.vocabulary).to(o.device)
-    trained = model
+    trained = model_ddp = model
     if size > 1:
         torch.distributed.init_process_group(
             "nccl" if o.device == "cuda" else "gloo", init_method="file://" + os.path.abspath(o.meet), rank=rank, world_size=size)
-        trained = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        trained = model_ddp = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     if o.compile:
         trained = torch.compile(trained)
     try:
@@ -99,9 +101,13 @@ def main():
     for step in range(o.steps):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(o.device, dtype=torch.bfloat16, enabled=o.bf16):
-            loss = trained(text[step, :, :-1], text[step, :, 1:])
-        loss.backward()
+        parts = text[step].chunk(o.micro)
+        for k, part in enumerate(parts):
+            later = size > 1 and k + 1 < len(parts)         # gradients are reduced with the last micro-batch
+            with model_ddp.no_sync() if later else contextlib.nullcontext():
+                with torch.autocast(o.device, dtype=torch.bfloat16, enabled=o.bf16):
+                    loss = trained(part[:, :-1], part[:, 1:])
+                (loss / len(parts)).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         loss.item()
@@ -110,6 +116,8 @@ def main():
         if o.times:
             with open(o.times, "a") as f:
                 f.writelines(f"{s}\n" for s in seconds[o.skip:])
+        if o.device == "cuda":
+            print(f"held {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB")
         print(f"loss {loss.item():.4f}, {size * o.batch * o.length / statistics.median(seconds[o.skip:]):.1f} tok/s")
     if size > 1:
         torch.distributed.destroy_process_group()
