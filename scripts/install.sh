@@ -3,7 +3,7 @@
 #   scripts/install.sh        what building and running for `cpu` needs
 #   scripts/install.sh test   what the tests need besides
 set -eu
-packages="gcc make cmake pkg-config flex bison libjansson-dev libpcre2-dev libstb-dev openmpi-bin libopenmpi-dev libopenblas-openmp-dev"
+packages="gcc make cmake pkg-config flex bison libjansson-dev libpcre2-dev libstb-dev openmpi-bin libopenmpi-dev"
 [ "${1:-}" = test ] && packages="$packages libcmocka-dev"
 missing=
 for p in $packages; do

@@ -3,8 +3,7 @@
  * walks the tiles twice: first for each query's maximum, sum and the dot of probabilities with their gradients, then
  * for the gradients themselves; with a single tile the first walk's scores are kept. One thread does all queries of a
  * key head, in order, so that dk and dv are summed in one order. */
-#include "cpu.h"
-#include <cblas.h>
+#include "product.h"
 
 enum { ROWS = 64, COLUMNS = 512 };
 
@@ -45,14 +44,24 @@ static struct tile tile_at(const struct fl_attention *a, int64_t b, int64_t h, i
     return t;
 }
 
+/* c[m, n] = op(a) op(b) + beta c, each with its own rows' stride */
+static void multiply(float *c, int64_t ldc, const float *a, int64_t lda, bool ta, const float *b, int64_t ldb, bool tb, int64_t m, int64_t n,
+                     int64_t k, float beta)
+{
+    struct fl_gemm g = { .m = m, .n = n, .k = k, .ta = ta, .tb = tb, .lda = lda, .ldb = ldb, .ldc = ldc, .alpha = 1, .beta = beta };
+    fl_product(c, FL_F32, a, b, FL_F32, &g);
+}
+
 /* s[rows, COLUMNS] = scale q k^T for keys [c0, c0 + columns), -inf where the query does not see the key. */
 static void scores(float *s, const struct tile *t, int64_t c0, int64_t columns)
 {
     const struct fl_attention *a = t->a;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dk, a->scale, t->q,
-                (int)a->q[2], t->k + c0 * a->k[2], (int)a->k[2], 0, s, COLUMNS);
+    multiply(s, COLUMNS, t->q, a->q[2], false, t->k + c0 * a->k[2], a->k[2], true, t->rows, columns, a->dk, 0);
     for (int64_t i = 0; i < t->rows; i++) {
-        for (int64_t j = fl_most(0, key_limit(a, t->t0 + i) - c0); j < columns; j++)
+        int64_t seen = fl_most(0, fl_least(columns, key_limit(a, t->t0 + i) - c0));
+        for (int64_t j = 0; j < seen; j++)
+            s[i * COLUMNS + j] *= a->scale;
+        for (int64_t j = seen; j < columns; j++)
             s[i * COLUMNS + j] = -INFINITY;
         for (int64_t j = 0; j < fl_least(columns, key_first(a, t->t0 + i) - c0); j++)
             s[i * COLUMNS + j] = -INFINITY;
@@ -107,8 +116,7 @@ static void forward(float *y, const struct tile *t, float *scratch)
                 for (int64_t d = 0; d < a->dv; d++)
                     acc[i * a->dv + d] *= by;
         }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t->rows, (int)a->dv, (int)columns, 1, s, COLUMNS,
-                    t->v + c0 * a->v[2], (int)a->v[2], 1, acc, (int)a->dv);
+        multiply(acc, a->dv, s, COLUMNS, false, t->v + c0 * a->v[2], a->v[2], false, t->rows, a->dv, columns, 1);
     }
     for (int64_t i = 0; i < t->rows; i++) {
         float by = sum[i] > 0 ? 1 / sum[i] : 0;
@@ -134,8 +142,7 @@ void fl_attention(float *y, const float *q, const float *k, const float *v, cons
 static void probability_grads(float *dp, const struct tile *t, const float *dy, int64_t c0, int64_t columns)
 {
     const struct fl_attention *a = t->a;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t->rows, (int)columns, (int)a->dv, 1, dy, (int)a->gy[2],
-                t->v + c0 * a->v[2], (int)a->v[2], 0, dp, COLUMNS);
+    multiply(dp, COLUMNS, dy, a->gy[2], false, t->v + c0 * a->v[2], a->v[2], true, t->rows, columns, a->dv, 0);
 }
 
 static void backward(float *dq, float *dk, float *dv, const float *dy, const struct tile *t, float *scratch)
@@ -178,12 +185,9 @@ static void backward(float *dq, float *dk, float *dv, const float *dy, const str
                 g[j] = row[j] * (g[j] - mean) * a->scale;
             }
         }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)t->rows, (int)a->dk, (int)columns, 1, dp, COLUMNS,
-                    t->k + c0 * a->k[2], (int)a->k[2], 1, dq, (int)a->gq[2]);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)columns, (int)a->dk, (int)t->rows, 1, dp, COLUMNS,
-                    t->q, (int)a->q[2], 1, dk + c0 * a->gk[2], (int)a->gk[2]);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)columns, (int)a->dv, (int)t->rows, 1, s, COLUMNS,
-                    dy, (int)a->gy[2], 1, dv + c0 * a->gv[2], (int)a->gv[2]);
+        multiply(dq, a->gq[2], dp, COLUMNS, false, t->k + c0 * a->k[2], a->k[2], false, t->rows, a->dk, columns, 1);
+        multiply(dk + c0 * a->gk[2], a->gk[2], dp, COLUMNS, true, t->q, a->q[2], false, columns, a->dk, t->rows, 1);
+        multiply(dv + c0 * a->gv[2], a->gv[2], s, COLUMNS, true, dy, a->gy[2], false, columns, a->dv, t->rows, 1);
     }
 }
 

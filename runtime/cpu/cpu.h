@@ -33,7 +33,9 @@ static inline void *fl_place_of(void *y, enum fl_type t, int64_t at) { return (c
  * different slots; the thread form gives each thread its own. */
 enum fl_scratch_slot { FL_SCRATCH_KERNEL, FL_SCRATCH_INDEX, FL_SCRATCH_SEND, FL_SCRATCH_RECV, FL_SCRATCH_WIDE, FL_SCRATCH_SEE, FL_SCRATCH_SLOTS };
 void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes);
-void *fl_thread_scratch(int64_t bytes);
+enum fl_thread_slot { FL_SCRATCH_ROWS, FL_SCRATCH_PRODUCT, FL_THREAD_SLOTS };
+void *fl_thread_scratch_of(enum fl_thread_slot slot, int64_t bytes);
+static inline void *fl_thread_scratch(int64_t bytes) { return fl_thread_scratch_of(FL_SCRATCH_ROWS, bytes); }
 int64_t fl_scratch_bytes(void);                      /* held by all of them */
 int64_t fl_links_bytes(void);                        /* held by the slots of links */
 void fl_scratch_threads(int n);                      /* before the first parallel region */

@@ -4,8 +4,7 @@
 #include "../data_queue.h"
 #include "../target.h"
 #include "../trace.h"
-#include "cpu.h"
-#include <cblas.h>
+#include "product.h"
 #include <errno.h>
 #include <malloc.h>
 #include <mpi.h>
@@ -16,10 +15,10 @@
 
 const char *const fl_target_name = "cpu";
 
-static struct { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], *per_thread;
+static struct piece { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], (*per_thread)[FL_THREAD_SLOTS];
 static int nthreads = 1;
 static int64_t arena_bytes;
-static int64_t library_bytes;     /* resident before the arena: what MPI, the BLAS and libc take for themselves */
+static int64_t library_bytes;     /* resident before the arena: what MPI and libc take for themselves, and scratch of products */
 static int64_t library_shared, library_file;      /* of these: shared with other processes; text that was read from files */
 
 /* How many ranks of this host may run on one of this rank's cores, itself included. */
@@ -79,7 +78,7 @@ void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes)
     return shared[slot].p;
 }
 
-void *fl_thread_scratch(int64_t bytes)
+void *fl_thread_scratch_of(enum fl_thread_slot slot, int64_t bytes)
 {
     if (!per_thread)
         fl_scratch_threads(omp_get_max_threads());
@@ -87,8 +86,9 @@ void *fl_thread_scratch(int64_t bytes)
     if (t >= nthreads)
         FL_FAIL("do not raise the number of threads after the start", "thread %d of %d has no scratch memory", t,
                 nthreads);
-    per_thread[t].p = grow(per_thread[t].p, &per_thread[t].bytes, bytes);
-    return per_thread[t].p;
+    struct piece *mine = &per_thread[t][slot];
+    mine->p = grow(mine->p, &mine->bytes, bytes);
+    return mine->p;
 }
 
 int64_t fl_scratch_bytes(void)
@@ -97,7 +97,8 @@ int64_t fl_scratch_bytes(void)
     for (int i = 0; i < FL_SCRATCH_SLOTS; i++)
         sum += shared[i].bytes;
     for (int t = 0; per_thread && t < nthreads; t++)
-        sum += per_thread[t].bytes;
+        for (int i = 0; i < FL_THREAD_SLOTS; i++)
+            sum += per_thread[t][i].bytes;
     return sum;
 }
 
@@ -136,22 +137,23 @@ static char *map(int64_t bytes, const char *what)
     return p;
 }
 
-/* The BLAS packs operands in memory of its own, a piece for each thread that calls it. */
-static void wake_blas(void)
+/* Products pack operands in scratch of each thread. */
+static void wake_products(void)
 {
     enum { N = 384 };
     float *x = fl_alloc(3 * N * N * (int64_t)sizeof *x);
+    struct fl_gemm g = { .m = N, .n = N, .k = N, .tb = true, .lda = N, .ldb = N, .ldc = N, .alpha = 1 };
 #pragma omp parallel
     {
 #pragma omp critical
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1, x, N, x + N * N, N, 0, x + 2 * N * N, N);
+        fl_product(x + 2 * N * N, FL_F32, x, x + N * N, FL_F32, &g);
     }
     free(x);
 }
 
 char *fl_arena_new(int64_t bytes)
 {
-    wake_blas();
+    wake_products();
     library_bytes = status_bytes("VmRSS");
     library_shared = status_bytes("RssShmem");
     library_file = status_bytes("RssFile");
@@ -246,7 +248,8 @@ void fl_target_stop(void)
     for (int i = 0; i < FL_SCRATCH_SLOTS; i++)
         free(shared[i].p);
     for (int t = 0; per_thread && t < nthreads; t++)
-        free(per_thread[t].p);
+        for (int i = 0; i < FL_THREAD_SLOTS; i++)
+            free(per_thread[t][i].p);
     free(per_thread);
     per_thread = NULL;
     memset(shared, 0, sizeof shared);

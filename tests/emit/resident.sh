@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# resident.sh FLOWC PROGRAM WORK: what a rank has resident, less what is so for MPI, BLAS, libc and meeting other ranks, is within
+# resident.sh FLOWC PROGRAM WORK: what a rank has resident, less what is so for MPI, libc and meeting other ranks, is within
 # 5 % of the plan's figure, or 1 MB: from plans of 10 MB to those of 200, with links, and tensors in host memory.
 set -eu
 . "$(dirname "$0")/../../scripts/mpi-env.sh"

@@ -18,13 +18,12 @@ static void be_slow(int link)
         usleep((useconds_t)(atof(ms) * 1000));
 }
 
-void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc)
+/* Every product asks for the threads that it may use (runtime/cpu/gemm.c), and nothing else does within a step. */
+int omp_get_max_threads(void)
 {
-    void (*real)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int) =
-        dlsym(RTLD_NEXT, "cblas_sgemm");
+    int (*real)(void) = (int (*)(void))dlsym(RTLD_NEXT, "omp_get_max_threads");
     be_slow(0);
-    real(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+    return real();
 }
 
 int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)

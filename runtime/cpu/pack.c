@@ -1,0 +1,159 @@
+/* Packing of operands: lines of words along k become panels of COLUMNS words, or rows of a side by side. What is transposed is
+ * turned on the way, in squares of a vector's length; short types without a kernel are widened. */
+#include "pack.h"
+
+enum form fl_form_of(enum fl_type t)
+{
+#ifdef __AVX512BF16__
+    if (t == FL_BF16)
+        return PAIRS;
+#endif
+    return t == FL_F32 ? PLAIN : WIDENED;
+}
+
+/* n elements of a line from `at`, as words; two elements in a word have a zero behind an odd number. */
+static void words(float *to, const struct operand *o, int64_t line, int64_t at, int64_t n)
+{
+    const void *from = fl_element(o->p, o->type, line * o->ld + at);
+    if (o->form != WIDENED) {
+        memcpy(to, from, (size_t)(n * fl_type_bytes(o->type)));
+        if (o->form == PAIRS && n % 2)
+            ((uint16_t *)to)[n] = 0;
+        return;
+    }
+    fl_load_row(to, from, o->type, 1, n);
+    if (o->type != FL_BF16)
+        return;
+    to[n] = 0;
+    for (int64_t i = 0; i < n; i += 2) {             /* in the order of VDPBF16PS */
+        float first = to[i];
+        to[i] = to[i + 1];
+        to[i + 1] = first;
+    }
+}
+
+/* Entry k of n lines that lie one behind the other: to[0 .. n) are words k0 + k of columns c0 .. c0 + n. */
+static void line_of_words(float *to, const struct operand *o, int64_t k, int64_t limit, int64_t c0, int64_t n)
+{
+    if (o->form == PLAIN && n == COLUMNS) {
+        memcpy(to, (const float *)o->p + k * o->ld + c0, COLUMNS * sizeof(float));
+        return;
+    }
+    if (o->form == PLAIN) {
+        memcpy(to, (const float *)o->p + k * o->ld + c0, (size_t)n * sizeof(float));
+        return;
+    }
+    if (o->form == WIDENED) {
+        int64_t l = o->type == FL_BF16 ? k ^ 1 : k;
+        if (l < limit)
+            fl_load_row(to, fl_element(o->p, o->type, l * o->ld + c0), o->type, 1, n);
+        else
+            memset(to, 0, (size_t)n * sizeof(float));
+        return;
+    }
+    const uint16_t *first = (const uint16_t *)o->p + 2 * k * o->ld + c0, *second = first + o->ld;
+    uint32_t *word = (uint32_t *)to;
+    if (2 * k + 1 < limit)
+        for (int64_t i = 0; i < n; i++)
+            word[i] = first[i] | (uint32_t)second[i] << 16;
+    else
+        for (int64_t i = 0; i < n; i++)
+            word[i] = first[i];
+}
+
+int64_t fl_words_of(const struct operand *o, int64_t k)
+{
+    return o->form == PAIRS ? (k + 1) / 2 : o->form == WIDENED && o->type == FL_BF16 ? (k + 1) / 2 * 2 : k;
+}
+
+/* The LANES by LANES words at x, lines `step` apart, turned, to lines of COLUMNS at y. */
+static void turn(float *y, const float *x, int64_t step)
+{
+    vec line[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        line[i] = *(const loose *)(x + i * step);
+#pragma GCC unroll 4
+    for (int s = 1; s < LANES; s *= 2) {             /* blocks of s by s beside the diagonal change places */
+        places low, high;
+#pragma GCC unroll 16
+        for (int j = 0; j < LANES; j++) {
+            low[j] = j & s ? j - s + LANES : j;
+            high[j] = j & s ? j + LANES : j + s;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            if (!(i & s)) {
+                vec top = line[i], bottom = line[i + s];
+                line[i] = __builtin_shuffle(top, bottom, low);
+                line[i + s] = __builtin_shuffle(top, bottom, high);
+            }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        *(vec *)(y + i * COLUMNS) = line[i];
+}
+
+void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, float *room)
+{
+    int64_t depth = fl_words_of(o, k);
+    for (int64_t p = 0; p < n; p += COLUMNS, to += depth * COLUMNS) {
+        int64_t columns = fl_least(COLUMNS, n - p);
+        if (!turned) {
+            struct operand here = *o;
+            here.p = fl_element(o->p, o->type, k0 * o->ld);
+            for (int64_t d = 0; d < depth; d++) {
+                line_of_words(to + d * COLUMNS, &here, d, k, c0 + p, columns);
+                for (int64_t j = columns; j < COLUMNS; j++)
+                    to[d * COLUMNS + j] = 0;
+            }
+            continue;
+        }
+        bool direct = o->form == PLAIN && columns == COLUMNS;
+        const float *from = room;
+        int64_t step = LINE;
+        if (direct) {
+            from = (const float *)o->p + (c0 + p) * o->ld + k0;
+            step = o->ld;
+        } else {
+            for (int64_t j = 0; j < columns; j++)
+                words(room + j * LINE, o, c0 + p + j, k0, k);
+            for (int64_t j = columns; j < COLUMNS; j++)
+                memset(room + j * LINE, 0, (size_t)depth * sizeof(float));
+        }
+        int64_t whole = depth / LANES * LANES;
+        for (int64_t d = 0; d < whole; d += LANES)
+            for (int v = 0; v < VECTORS; v++)
+                turn(to + d * COLUMNS + v * LANES, from + v * LANES * step + d, step);
+        for (int64_t d = whole; d < depth; d++)
+            for (int64_t j = 0; j < COLUMNS; j++)
+                to[d * COLUMNS + j] = from[j * step + d];
+    }
+}
+
+void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows)
+{
+    if (!turned) {
+        for (int64_t i = 0; i < rows; i++)
+            words(to + i * LINE, o, r0 + i, k0, k);
+        return;
+    }
+    int64_t depth = fl_words_of(o, k);
+    struct operand here = *o;
+    here.p = fl_element(o->p, o->type, k0 * o->ld);
+    float line[GROUP * ROWS] = { 0 };
+    for (int64_t d = 0; d < depth; d++) {
+        line_of_words(line, &here, d, k, r0, rows);
+        for (int64_t p = 0; p < rows; p += ROWS)
+            memcpy(to + p * LINE + d * ROWS, line + p, ROWS * sizeof(float));
+    }
+}
+
+void fl_fetch_rows(const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows, int64_t i, int64_t parts)
+{
+    int64_t bytes = fl_type_bytes(o->type), lines = turned ? k : rows, length = (turned ? rows : k) * bytes;
+    const char *p = (const char *)o->p + (turned ? k0 * o->ld + r0 : r0 * o->ld + k0) * bytes;
+    for (int64_t l = i * lines / parts; l < (i + 1) * lines / parts; l++)
+        for (int64_t at = 0; at < length; at += 64)
+            __builtin_prefetch(p + l * o->ld * bytes + at, 0, 2);
+}

@@ -1,0 +1,40 @@
+/* Operands of products, packed for the kernels of product.c. Private to these two files. */
+#ifndef FL_PACK_H
+#define FL_PACK_H
+#include "cpu.h"
+
+#ifdef __AVX512F__
+enum { LANES = 16, ROWS = 12 };
+#else
+enum { LANES = 8, ROWS = 6 };
+#endif
+enum {
+    VECTORS = 2,
+    COLUMNS = VECTORS * LANES,
+    DEPTH = 384,                         /* words of a block along k; bf16 has twice as many numbers */
+    WIDE = 384,                          /* its columns */
+    GROUP = 4,                           /* panels of ROWS rows packed at a time */
+    LINE = 2 * DEPTH + 16,               /* words from one packed row of a to the next */
+    TALL = 1024,                         /* rows of sums kept apart from the result */
+};
+
+typedef float vec __attribute__((vector_size(LANES * 4)));
+typedef float loose __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t places __attribute__((vector_size(LANES * 4)));
+
+/* How operands are packed. */
+enum form { PLAIN, PAIRS, WIDENED };                 /* f32; bf16 as it is; short types as f32 */
+
+/* One operand: lines of elements, k along a line (`turned` false) or from line to line. */
+struct operand { const void *p; enum fl_type type; enum form form; int64_t ld; };
+
+enum form fl_form_of(enum fl_type t);
+/* Words of k elements. */
+int64_t fl_words_of(const struct operand *o, int64_t k);
+/* Columns [c0, c0 + n) of b for `k` elements from k0: panels of COLUMNS, the last one filled with zeros. */
+void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, float *room);
+/* At most GROUP * ROWS rows of a: lines of LINE words, or with k from line to line panels of ROWS for each word. */
+void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows);
+/* Brings what fl_pack_rows will read nearer, part i of `parts`. */
+void fl_fetch_rows(const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows, int64_t i, int64_t parts);
+#endif

@@ -1,0 +1,233 @@
+/* Products of matrices. A block of b (DEPTH by WIDE) is packed into panels of COLUMNS and stays in the second-level cache; a
+ * few rows of a are packed into the first; a kernel forms ROWS by COLUMNS sums in registers. Operands are 32-bit words: a
+ * number in f32, or two neighbours along k in bf16 where the processor multiplies those. Packing turns what is transposed
+ * and widens what has no kernel. */
+#include "product.h"
+#include "pack.h"
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vec multiply_add(vec sum, float a, vec b, bool pairs)
+{
+#ifdef __AVX512BF16__
+    if (pairs) {
+        union { float f; int32_t i; } word = { a };
+        return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(word.i), (__m512bh)b);
+    }
+#endif
+    (void)pairs;
+    vec x = a - (vec){ 0 };
+#if defined __AVX512F__
+    return _mm512_fmadd_ps(x, b, sum);
+#elif defined __FMA__
+    return _mm256_fmadd_ps(x, b, sum);               /* for `sum + x * b` it depends on the processor tuned for */
+#else
+    for (int i = 0; i < LANES; i++)
+        sum[i] = fmaf(x[i], b[i], sum[i]);
+    return sum;
+#endif
+}
+
+/* What a kernel's sums go to: c = sum, or c += sum. */
+struct store { float *c; int64_t ld, columns; bool add; };
+
+/* The last columns of a result pass through lines of their own. */
+static __attribute__((noinline)) void put_edge(const vec *sum, int rows, int vectors, const struct store *s)
+{
+    for (int i = 0; i < rows; i++) {
+        const float *x = (const float *)(sum + i * vectors);
+        float *c = s->c + i * s->ld;
+        for (int64_t j = 0; j < s->columns; j++)
+            c[j] = s->add ? c[j] + x[j] : x[j];
+    }
+}
+
+/* a: word k of row i at i along + k across; b: panels, COLUMNS words for each k */
+INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t along, int64_t across, const float *b,
+                   int64_t depth, const struct store *s)
+{
+    vec sum[ROWS][VECTORS];
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            __builtin_prefetch(s->c + i * s->ld + v * LANES, 1);
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = (vec){ 0 };
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < depth; k++, a += across, b += COLUMNS) {
+        vec x[VECTORS];
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++)
+            x[v] = *(const vec *)(b + v * LANES);
+#pragma GCC unroll 12
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; v++)
+                sum[i][v] = multiply_add(sum[i][v], a[i * along], x[v], pairs);
+    }
+    if (s->columns < vectors * LANES) {
+        vec all[ROWS * VECTORS];
+#pragma GCC unroll 24
+        for (int i = 0; i < rows * vectors; i++)
+            all[i] = sum[i / vectors][i % vectors];
+        put_edge(all, rows, vectors, s);
+        return;
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            loose *c = (loose *)(s->c + i * s->ld) + v;
+            if (s->add)
+                sum[i][v] += *c;
+            *c = sum[i][v];
+        }
+}
+
+/* One function for each number of rows, so that all sums have registers; fewer rows go by 8, 4, 2 and 1. */
+#define KERNEL(name, rows, vectors, pairs, along, across)                                                              \
+    static __attribute__((noinline)) void name(const float *a, const float *b, int64_t depth, const struct store *s)   \
+    {                                                                                                                  \
+        kernel(rows, vectors, pairs, a, along, across, b, depth, s);                                                   \
+    }
+#define KERNELS(name, pairs, along, across)                                                                            \
+    KERNEL(name##_most_2, ROWS, 2, pairs, along, across)                                                               \
+    KERNEL(name##_most_1, ROWS, 1, pairs, along, across)                                                               \
+    KERNEL(name##_4_2, 4, 2, pairs, along, across)                                                                     \
+    KERNEL(name##_4_1, 4, 1, pairs, along, across)                                                                     \
+    KERNEL(name##_1_2, 1, 2, pairs, along, across)                                                                     \
+    KERNEL(name##_1_1, 1, 1, pairs, along, across)                                                                     \
+    static void name(const float *a, int64_t rows, const float *b, int64_t depth, struct store s)                      \
+    {                                                                                                                  \
+        bool two = s.columns > LANES;                                                                                  \
+        for (int64_t i = 0, now; i < rows; i += now, a += now * (along), s.c += now * s.ld) {                          \
+            now = rows - i >= ROWS ? ROWS : rows - i >= 4 ? 4 : 1;                                                     \
+            (now == ROWS  ? two ? name##_most_2 : name##_most_1                                                        \
+             : now == 4   ? two ? name##_4_2 : name##_4_1                                                              \
+             : two        ? name##_1_2                                                                                 \
+                          : name##_1_1)(a, b, depth, &s);                                                              \
+        }                                                                                                              \
+    }
+KERNELS(plain_rows, false, LINE, 1)
+KERNELS(plain_columns, false, 1, ROWS)
+#ifdef __AVX512BF16__
+KERNELS(pair_rows, true, LINE, 1)
+KERNELS(pair_columns, true, 1, ROWS)
+#else
+#define pair_rows plain_rows
+#define pair_columns plain_columns
+#endif
+
+/* ---- the walk ---- */
+
+/* Scratch of one thread: a block of b, rows of a, lines of b before they are turned, sums of a short result. */
+struct room { float *b, *a, *lines, *sums; };
+
+static struct room room_for(bool sums, bool widened)
+{
+    int64_t b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), a = GROUP * ROWS * LINE, lines = COLUMNS * LINE;
+    char *p = fl_thread_scratch_of(FL_SCRATCH_PRODUCT, 64 + (b + a + lines + (sums ? TALL * (int64_t)WIDE : 0)) * (int64_t)sizeof(float));
+    float *at = (float *)(p + (64 - (uintptr_t)p % 64) % 64);
+    return (struct room){ at, at + b, at + b + a, at + b + a + lines };
+}
+
+static void rows_by_block(const struct operand *a, bool ta, const struct room *r, int64_t k0, int64_t k, int64_t m0, int64_t m, int64_t n,
+                          struct store s)
+{
+    int64_t depth = fl_words_of(a, k), across = (n + COLUMNS - 1) / COLUMNS;
+    bool pairs = a->form == PAIRS;
+    for (int64_t i = 0; i < m; i += GROUP * ROWS) {
+        int64_t rows = fl_least(GROUP * ROWS, m - i), ahead = fl_least(GROUP * ROWS, m - i - rows), call = 0;
+        int64_t calls = (rows + ROWS - 1) / ROWS * across;
+        fl_pack_rows(r->a, a, ta, k0, k, m0 + i, rows);
+        for (int64_t q = 0; q < rows; q += ROWS)
+            for (int64_t j = 0; j < n; j += COLUMNS, call++) {
+                struct store here = s;
+                here.c += (i + q) * s.ld + j;
+                here.columns = fl_least(COLUMNS, n - j);
+                if (ahead > 0)
+                    fl_fetch_rows(a, ta, k0, k, m0 + i + rows, ahead, call, calls);
+                (ta ? pairs ? pair_columns : plain_columns : pairs ? pair_rows : plain_rows)(
+                    r->a + q * LINE, fl_least(ROWS, rows - q), r->b + j * depth, depth, here);
+            }
+    }
+}
+
+/* alpha sums + beta old, rounded. */
+static void put_scaled(void *c, enum fl_type tc, const struct fl_gemm *g, float *sums, int64_t m, int64_t n)
+{
+    float old[WIDE];
+    for (int64_t i = 0; i < m; i++) {
+        float *x = sums + i * WIDE;
+        void *row = fl_place_of(c, tc, i * g->ldc);
+        if (g->beta != 0)
+            fl_load_row(old, row, tc, 1, n);
+        for (int64_t j = 0; j < n; j++)
+            x[j] = g->beta == 0 ? g->alpha * x[j] : fmaf(g->beta, old[j], g->alpha * x[j]);
+        fl_store_row(row, tc, 1, x, n);
+    }
+}
+
+/* Results in f32 are summed where they lie, others apart, at most TALL rows. */
+static bool in_place(enum fl_type tc, const struct fl_gemm *g) { return tc == FL_F32 && g->alpha == 1 && (g->beta == 0 || g->beta == 1); }
+
+static void block(void *c, enum fl_type tc, const struct operand *a, const struct operand *b, const struct fl_gemm *g, const struct room *r,
+                  int64_t m0, int64_t m, int64_t n0, int64_t n)
+{
+    int64_t most = a->type == FL_BF16 ? 2 * DEPTH : DEPTH, parts = (g->k + most - 1) / most;
+    int64_t part = parts ? ((g->k + parts - 1) / parts + 1) / 2 * 2 : 0;
+    void *at = fl_place_of(c, tc, m0 * g->ldc + n0);
+    bool here = in_place(tc, g);
+    struct store s = { here ? at : r->sums, here ? g->ldc : WIDE, 0, here && g->beta == 1 };
+    for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += part, s.add = true) {
+        int64_t k = fl_least(part, g->k - k0);
+        fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, r->lines);
+        rows_by_block(a, g->ta, r, k0, k, m0, m, n, s);
+        if (k == 0)
+            break;
+    }
+    if (!here)
+        put_scaled(at, tc, g, r->sums, m, n);
+}
+
+void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g, int64_t m0, int64_t m,
+                     int64_t n0, int64_t n)
+{
+    struct operand oa = { a, t, fl_form_of(t), g->lda }, ob = { b, t, fl_form_of(t), g->ldb };
+    struct room r = room_for(!in_place(tc, g), oa.form == WIDENED);
+    int64_t tall = in_place(tc, g) ? m : TALL, panels = (n + COLUMNS - 1) / COLUMNS, blocks = (panels * COLUMNS + WIDE - 1) / WIDE;
+    int64_t wide = blocks ? (panels + blocks - 1) / blocks * COLUMNS : WIDE;
+#ifdef __SSE__
+    unsigned modes = _mm_getcsr();
+    if (t == FL_BF16)
+        _mm_setcsr(modes | 0x8040);                  /* subnormal numbers are 0 */
+#endif
+    for (int64_t j = 0; j < n; j += wide)
+        for (int64_t i = 0; i < m; i += tall)
+            block(c, tc, &oa, &ob, g, &r, m0 + i, fl_least(tall, m - i), n0 + j, fl_least(wide, n - j));
+#ifdef __SSE__
+    _mm_setcsr(modes);
+#endif
+}
+
+void fl_product(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g)
+{
+    fl_product_part(c, tc, a, b, t, g, 0, g->m, 0, g->n);
+}
+
+/* How many parts the columns of a product are cut into for `threads`: whole panels, none wider than a block. */
+int64_t fl_product_parts(const struct fl_gemm *g, int64_t threads, int64_t *width)
+{
+    int64_t parts = (g->n + WIDE - 1) / WIDE, panels = (g->n + COLUMNS - 1) / COLUMNS;
+    if (parts < 4 * threads)
+        parts = fl_least(panels, (parts + threads - 1) / threads * threads);
+    *width = parts ? (panels + parts - 1) / parts * COLUMNS : COLUMNS;
+    return g->n ? (g->n + *width - 1) / *width : 0;
+}
