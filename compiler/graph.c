@@ -313,6 +313,15 @@ void *node_ptr(const struct node *n, const char *name)
     return a ? a->ptr : NULL;
 }
 
+void node_rename_joined(struct node *n, const struct value *v, struct value *to)
+{
+    struct node **joined = node_ptr(n, "nodes");
+    for (int j = 0; j < arrlen(joined); j++)
+        for (int k = 0; k < arrlen(joined[j]->in); k++)
+            if (joined[j]->in[k] == v)
+                joined[j]->in[k] = to;
+}
+
 bool value_is_copy(const struct value *v)
 {
     const struct node *n = v->def;

@@ -243,6 +243,8 @@ void node_set_str(struct node *n, const char *name, const char *v);
 void node_set_ints(struct node *n, const char *name, const int64_t *v, int count);
 void node_set_ptr(struct node *n, const char *name, void *v);
 bool node_finish(struct graph *g, struct node *n);
+/* What n was joined of (attribute "nodes": a fused chain, row work) reads `to` in place of v. */
+void node_rename_joined(struct node *n, const struct value *v, struct value *to);
 struct value *node_out(struct graph *g, struct node *n, enum type type, int ndim, struct dim *const *dims);
 struct value *value_new(struct graph *g, struct region *r, enum type type, int ndim, struct dim *const *dims);
 const struct attr *node_attr(const struct node *n, const char *name);          /* NULL when absent */

@@ -130,7 +130,17 @@ struct op {
      * of the target. It may leave attributes for the call. NULL: none. */
     int64_t (*room)(struct node *n, const int64_t (*extent)[MAX_DIM], int64_t rows);
     const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */
+    /* How it works on one row at a time, where its rows (along the last dim) are whole; NULL: it does not. Statements "$m = mean
+     * %0; ^0 = %0 - $m": a name or result is an expression of operands %k (%1{1.0f}: with that instead where it is left out),
+     * names and numbers among the attributes (@eps), element by element, or its sum, mean or max over the row, or the columns
+     * that all rows add up to ("^1 = columns %2"). fuse/rows.c, emit/rows.c */
+    const char *rows;
 };
+
+/* What a value is to rows of the shape of `like`: all of them, or an element for each (the last dim left out, or 1). */
+enum rows_shape { ROWS_WHOLE, ROWS_EACH, ROWS_OTHER };
+enum rows_shape rows_shape(const struct value *v, const struct value *like);
+bool rows_makes_column(const struct node *n, int k);      /* is result k the sum of all rows? */
 
 /* ops.def: OP(name) one line per op, in the order of the reference page; the object is op_<name>. */
 #define OP(name) extern const struct op op_##name;

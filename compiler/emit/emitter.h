@@ -46,6 +46,7 @@ void copy_line(struct emitter *e, const struct node *n, const char *to, const st
 
 /* kernel.c, contract.c, reduce.c, call.c, comm.c */
 void emit_elementwise(struct emitter *e, const struct node *n);
+void emit_rows(struct emitter *e, const struct node *n);       /* rows.c */
 void emit_product(struct emitter *e, const struct node *n, const char *const *letters);   /* one loop nest */
 void emit_einsum(struct emitter *e, const struct node *n);
 void emit_sum(struct emitter *e, const struct node *n);

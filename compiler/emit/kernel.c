@@ -19,20 +19,6 @@ const char *number_text(double v)
     return mem_printf("%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
 }
 
-/* " + i0 * 64 + i1" for the given loops; loop variables are var[0]... */
-static const char *index_text(const struct nest *n, int tensor, const char *const *var, int from, int to)
-{
-    const char *s = NULL;
-    for (int i = from; i < to; i++) {
-        struct sym stride = n->stride[tensor][i];
-        if (sym_is(stride, 0))
-            continue;
-        const char *term = sym_is(stride, 1) ? var[i] : mem_printf("%s * %s", var[i], kernel_text(sym_text(stride)));
-        s = s ? mem_printf("%s + %s", s, term) : term;
-    }
-    return s ? s : "0";
-}
-
 /* Opens the loops [0, count) of the nest and says how each loop's variable is written. */
 static void open_loops(FILE *to, const struct nest *n, int count, const char **var)
 {
@@ -74,7 +60,7 @@ static void add_broadcast(struct nest *nest, const struct value *v, const struct
     }
 }
 
-static const char *parameters(struct emitter *e, const bool *needs, const char **arguments)
+const char *kernel_parameters(struct emitter *e, const bool *needs, const char **arguments)
 {
     const char *s = "";
     *arguments = "";
@@ -139,7 +125,7 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     const char *var[NEST_LOOPS] = {"0"}, **load = NEW_ARRAY(const char *, nin + 1), *constants;
     bool *needs = no_constants(e);
     kernel_constants(nest, needs);
-    const char *values = parameters(e, needs, &constants);
+    const char *values = kernel_parameters(e, needs, &constants);
     const char *args = "", *pass = "", *name = mem_printf("kernel_%d_%s", n->id, n->op->name), *alone = "__restrict__ ";
     for (int k = 0; k < nout * nin; k++)
         if (n->out[k / nin] == n->in[k % nin])
@@ -162,12 +148,12 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     open_loops(to, nest, nest->loops, var);
     for (int k = 0; k < nin; k++)
         load[k] = in_memory(n->in[k])
-                      ? loaded(n->in[k]->type, mem_printf("a%d[%s]", k, index_text(nest, nout + k, var, 0, nest->loops)))
+                      ? loaded(n->in[k]->type, mem_printf("a%d[%s]", k, nest_index(nest, nout + k, var, 0, nest->loops)))
                       : mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
     for (int k = 0; k < nout; k++) {
         const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
         const char *text = stored(n->out[k]->type, expand(n, expr ? expr : n->op->expr, load));
-        fprintf(to, "        o%d[%s] = %s;\n", k, index_text(nest, k, var, 0, nest->loops), text);
+        fprintf(to, "        o%d[%s] = %s;\n", k, nest_index(nest, k, var, 0, nest->loops), text);
     }
     fputs("    }\n}\n\n", to);
     line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name, sym_text(sym_range(out->place, 0, out->ndim)), constants, pass);
@@ -227,7 +213,7 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     for (int i = 0; i < sum->loops; i++)
         for (const char *c = limit[i] ? strchr(limit[i], '[') : NULL; c; c = strchr(c + 1, '['))
             needs[atoi(c + 1)] = true;
-    const char *values = parameters(e, needs, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
+    const char *values = kernel_parameters(e, needs, &constants), *name = mem_printf("kernel_%d_%s", n->id, n->op->name);
     bool add = node_int(n, "accumulate", 0);
     const char *args = mem_printf("%s%s *__restrict__ o", add ? "int add, " : "", type_c[n->out[0]->type]);
     const char *pass = mem_printf("%s%s", add ? "mb > 0, " : "", tensor_name(e, n->out[0]));
@@ -251,9 +237,9 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     fprintf(to, "            sum += ");
     for (int k = 0; k < nin; k++)
         fprintf(to, "%s%s", k ? " * " : "",
-                loaded(n->in[k]->type, mem_printf("a%d[%s + %s]", k, index_text(out, k + 1, var, 0, out->loops),
-                                                  index_text(sum, k + 1, inner_var, 0, sum->loops))));
-    const char *at_out = mem_printf("o[%s]", index_text(out, 0, var, 0, out->loops)), *total = "sum";
+                loaded(n->in[k]->type, mem_printf("a%d[%s + %s]", k, nest_index(out, k + 1, var, 0, out->loops),
+                                                  nest_index(sum, k + 1, inner_var, 0, sum->loops))));
+    const char *at_out = mem_printf("o[%s]", nest_index(out, 0, var, 0, out->loops)), *total = "sum";
     if (add)
         total = mem_printf("add ? %s + sum : sum", loaded(n->out[0]->type, at_out));
     fprintf(to, ";\n        %s = %s;\n    }\n}\n\n", at_out, stored(n->out[0]->type, total));

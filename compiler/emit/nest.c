@@ -70,3 +70,16 @@ void kernel_constants(const struct nest *n, bool *needs)
             add_constants(n->stride[k][i], needs);
     }
 }
+
+const char *nest_index(const struct nest *n, int tensor, const char *const *var, int from, int to)
+{
+    const char *s = NULL;
+    for (int i = from; i < to; i++) {
+        struct sym stride = n->stride[tensor][i];
+        if (sym_is(stride, 0))
+            continue;
+        const char *term = sym_is(stride, 1) ? var[i] : mem_printf("%s * %s", var[i], kernel_text(sym_text(stride)));
+        s = s ? mem_printf("%s + %s", s, term) : term;
+    }
+    return s ? s : "0";
+}

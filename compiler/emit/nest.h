@@ -13,5 +13,9 @@ struct nest {
 void nest_sort(const struct physical *p, struct nest *n, int by);   /* outermost first by the strides of tensor `by` */
 void nest_merge(struct nest *n);
 const char *kernel_text(const char *sym);                  /* "k[3]" -> "k3": constants are parameters of a kernel */
+/* "r * 64 + i" for loops [from, to) of a tensor; loop variables are var[0] .. */
+const char *nest_index(const struct nest *n, int tensor, const char *const *var, int from, int to);
+/* "int64_t k3, " for the constants it needs, and in *arguments what is passed for them (kernel.c). */
+const char *kernel_parameters(struct emitter *e, const bool *needs, const char **arguments);
 void kernel_constants(const struct nest *n, bool *needs);  /* adds those it needs; by index of the constant */
 #endif

@@ -209,6 +209,8 @@ static void emit_node(struct emitter *e, const struct node *n)
         partials(e, n);
     else if (n->op->flags & OP_ELEMENTWISE)
         emit_elementwise(e, n);
+    else if (n->op == &op_rows)
+        emit_rows(e, n);
     else if (!emit_boxing(e, n) && !emit_offload(e, n) && !emit_strided(e, n))
         emit_kernel(e, n);
 }

@@ -77,6 +77,36 @@ static struct node *apart(const struct node *n, struct value *const *hidden, int
     return a;
 }
 
+/* The same of row work: a node of the same rows that leaves value k alone. A sum of all rows is not made twice. */
+static struct node *apart_in_rows(struct emitter *e, const struct node *n, struct value *const *hidden, int k)
+{
+    struct node *a = NEW(struct node), **nodes = node_ptr(n, "nodes"), **copies = NULL;
+    struct value *v = NEW(struct value);
+    *v = *hidden[k];
+    place_dense(e->p, v, (const int[MAX_DIM]){0, 1, 2, 3, 4, 5, 6, 7});
+    v->buffer = &see_room;
+    v->stacked = false;
+    *a = *n;
+    a->out = NULL;
+    arrput(a->out, v);
+    for (int i = 0; i < arrlen(nodes); i++) {
+        struct node *copy = NEW(struct node);
+        *copy = *nodes[i];
+        copy->out = copy->in = NULL;
+        for (int j = 0; j < arrlen(nodes[i]->out); j++)
+            arrput(copy->out, nodes[i]->out[j] == hidden[k] ? v : nodes[i]->out[j]);
+        for (int j = 0; j < arrlen(nodes[i]->in); j++)
+            arrput(copy->in, nodes[i]->in[j] == hidden[k] ? v : nodes[i]->in[j]);
+        arrput(copies, copy);
+    }
+    a->attr = NULL;
+    node_set_ptr(a, "nodes", copies);
+    node_set_ptr(a, "like", node_ptr(n, "like") == hidden[k] ? v : node_ptr(n, "like"));
+    v->def = a;
+    v->def_index = 0;
+    return a;
+}
+
 void emit_see_hidden(struct emitter *e, const struct node *n)
 {
     struct value **hidden = node_ptr(n, "hidden");
@@ -87,10 +117,14 @@ void emit_see_hidden(struct emitter *e, const struct node *n)
         }
         plain(e, "if (fl_seeing_fused) {");
         e->indent++;
-        struct node *a = apart(n, hidden, k);
-        plain(e, "void *const room = fl_see_room(%s * %dL);", sym_text(sym_range(n->out[0]->place, 0, n->out[0]->ndim)),
+        bool rows = n->op == &op_rows;
+        struct node *a = rows ? apart_in_rows(e, n, hidden, k) : apart(n, hidden, k);
+        plain(e, "void *const room = fl_see_room(%s * %dL);", sym_text(sym_range(a->out[0]->place, 0, a->out[0]->ndim)),
               type_bytes[hidden[k]->type]);
-        emit_elementwise(e, a);
+        if (rows)
+            emit_rows(e, a);
+        else
+            emit_elementwise(e, a);
         number(e, a, block_number(n->region), "room");
         e->indent--;
         plain(e, "}");

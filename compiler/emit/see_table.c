@@ -10,7 +10,7 @@ static void note_infinite(struct region *r, const struct mesh *mesh, bool *infin
     for (int i = 0; i < arrlen(r->nodes); i++) {
         const struct node *n = r->nodes[i];
         bool any = n->op == &op_constant && isinf(node_num(n, "value", 0));
-        bool carries = (n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_BOXING)) || n->op == &op_fused || n->body;
+        bool carries = (n->op->flags & (OP_ELEMENTWISE | OP_VIEW | OP_BOXING)) || n->op == &op_fused || n->op == &op_rows || n->body;
         for (int k = 0; k < arrlen(n->in) && carries; k++)
             any |= n->in[k] && infinite[n->in[k]->id];
         for (int turn = 0; turn < 2 && n->body; turn++) {
@@ -109,7 +109,7 @@ static const char *kind_of(const struct node *n)
 /* "fused(log, mul)" */
 static const char *op_text(const struct node *n)
 {
-    struct node **inner = n->op == &op_fused ? node_ptr(n, "nodes") : NULL;
+    struct node **inner = n->op == &op_fused || n->op == &op_rows ? node_ptr(n, "nodes") : NULL;
     const char *s = n->op->name;
     for (int i = 0; i < arrlen(inner); i++)
         s = mem_printf("%s%s%s", s, i ? ", " : "(", inner[i]->op->name);

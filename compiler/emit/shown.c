@@ -15,7 +15,7 @@ static bool is_own(const struct value *v, const struct node *def)
 {
     const struct value *l = v->logical;
     return l && l->def && def && !(def->op->flags & OP_BOXING) &&
-           (def->op == &op_fused || (def->logical && def->logical == l->def));
+           (def->op == &op_fused || def->op == &op_rows || (def->logical && def->logical == l->def));
 }
 
 static void place_in_program(struct shown *s, const struct region *r, const int *above, int depth)

@@ -5,7 +5,8 @@
  *
  * A producer that others read too (a saved activation) becomes a further result of the fused node, as long as none of
  * these readers comes before the node it is joined with. The others are the attribute "hidden": they exist inside the
- * kernel only, made of its operands by "hidden_expr". Before all that, products take what follows them (epilogue.c). */
+ * kernel only, made of its operands by "hidden_expr". Before all that, products take what follows them (epilogue.c), and sums
+ * along rows what is around them (rows.c). */
 #include "../target.h"
 #include "fuse.h"
 #include <stdlib.h>
@@ -315,6 +316,9 @@ void fuse(struct module *m)
         if (target_of(m)->epilogues)
             for (int k = 0; k < arrlen(roots); k++)
                 fuse_epilogues(&w, roots[k].region);
+        w = look(p, s, roots);
+        for (int k = 0; k < arrlen(roots); k++)
+            fuse_rows(&w, roots[k].region);
         w = look(p, s, roots);
         for (int k = 0; k < arrlen(roots); k++)
             fuse_region(&w, roots[k].region);

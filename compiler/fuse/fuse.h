@@ -19,4 +19,5 @@ bool fuse_read_before(const struct fusing *w, const struct value *v, const struc
 void fuse_remove(struct region *r, const struct node *n);
 
 void fuse_epilogues(struct fusing *w, struct region *r);   /* epilogue.c */
+void fuse_rows(struct fusing *w, struct region *r);        /* rows.c */
 #endif

@@ -26,7 +26,7 @@ bool op_takes_strides(const struct op *op)
 {
     static const struct op *const strided[] = {
         &op_einsum, &op_contraction, &op_repeat, &op_attention, &op_attention_grad, &op_stack, &op_concat, &op_slice_grad, &op_copy,
-        &op_sum, &op_box_pad, &op_to_host, &op_to_device, &op_copied,
+        &op_sum, &op_rows, &op_box_pad, &op_to_host, &op_to_device, &op_copied,
     };
     for (size_t i = 0; i < sizeof strided / sizeof *strided; i++)
         if (op == strided[i])
@@ -42,14 +42,14 @@ static const struct value *stored_place(const struct work *w, const struct node 
     return stored ? readers[0]->in[0] : NULL;
 }
 
-/* May the attention kernels read v as it lies? They want its last dim dense. */
+/* May its kernel read v as it lies? Those of attention and of rows want its last dim dense. */
 static bool readable(const struct work *w, const struct node *n, const struct value *v)
 {
     if (n->op == &op_box_slice && layout_flat(&n->out[0]->lay, w->p->mesh))
         return place_contiguous(v);
     if (n->op == &op_to_host)            /* bytes as they lie; a parameter's host memory is contiguous */
         return stored_place(w, n) ? place_contiguous(v) : place_whole(v);
-    if (n->op == &op_attention || n->op == &op_attention_grad)
+    if (n->op == &op_attention || n->op == &op_attention_grad || n->op == &op_rows)
         return v->ndim == 0 || sym_is(v->place->extent[v->ndim - 1], 1) || sym_is(v->place->stride[v->ndim - 1], 1);
     return op_takes_strides(n->op) || place_contiguous(v);
 }
@@ -450,7 +450,7 @@ static bool place_in_param(struct work *w, struct value *v)
 static bool written_out(const struct work *w, const struct value *v)
 {
     for (int i = 0; i < arrlen(w->readers[v->id]); i++)
-        if (!(w->readers[v->id][i]->op->flags & OP_ELEMENTWISE))
+        if (!(w->readers[v->id][i]->op->flags & OP_ELEMENTWISE) && w->readers[v->id][i]->op != &op_rows)
             return false;
     return !w->result[v->id];
 }
@@ -575,6 +575,7 @@ static void place_region(struct work *w, struct region *r)
             for (int j = k; j < arrlen(n->in); j++)
                 if (n->in[j] == v)
                     n->in[j] = copy;
+            node_rename_joined(n, v, copy);
         }
         place_node(w, n);
         note_bucket(n);

@@ -211,11 +211,7 @@ static void rename_uses(struct work *w, struct value *v, const struct region *r,
         if (home(u, v) != r || (u->n->op == &op_store && u->operand == 0))
             continue;
         u->n->in[u->operand] = to;
-        struct node **joined = node_ptr(u->n, "nodes");    /* of a fused chain (ops/fused.c) */
-        for (int j = 0; j < arrlen(joined); j++)
-            for (int k = 0; k < arrlen(joined[j]->in); k++)
-                if (joined[j]->in[k] == v)
-                    joined[j]->in[k] = to;
+        node_rename_joined(u->n, v, to);
     }
 }
 

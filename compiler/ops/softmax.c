@@ -152,6 +152,7 @@ static void log_softmax_backward(struct grad *c)
 const struct op op_softmax = {
     .name = "softmax", .doc = "exp(x) / sum of exp(x) over axes", .args = "x, axes:axes", .rule_of = softmax_rule,
     .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = softmax_backward, .flops = softmax_flops, .ref = softmax_ref,
+    .rows = "$t = max %0; $e = fl_exp(%0 - $t); $z = sum $e; $b = 1.0f / $z; ^0 = $e * $b",
     .call = "fl_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
@@ -167,7 +168,9 @@ const struct op op_softmax_grad = {
 const struct op op_log_softmax = {
     .name = "log_softmax", .doc = "x - log of the sum of exp(x) over axes", .args = "x, axes:axes",
     .rule_of = softmax_rule, .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = log_softmax_backward, .flops = softmax_flops,
-    .ref = log_softmax_ref, .call = "fl_log_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
+    .ref = log_softmax_ref,
+    .rows = "$t = max %0; $e = fl_exp(%0 - $t); $z = sum $e; $l = $t + logf($z); ^0 = %0 - $l",
+    .call = "fl_log_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
     .work = "4 elements of x",

@@ -105,6 +105,8 @@ template <typename T> static __device__ __forceinline__ T fl_store(float x);
 template <> __device__ __forceinline__ float fl_store<float>(float x) { return x; }
 template <> __device__ __forceinline__ fl_bf16 fl_store<fl_bf16>(float x) { return fl_to_bf16(x); }
 template <> __device__ __forceinline__ fl_f16 fl_store<fl_f16>(float x) { return fl_to_f16(x); }
+static __device__ __forceinline__ float fl_load(uint8_t x) { return x; }
+template <> __device__ __forceinline__ uint8_t fl_store<uint8_t>(float x) { return x != 0; }
 
 /* Two elements of 16 bits, the first in the lower half. */
 template <typename T> static __device__ __forceinline__ uint32_t fl_pack(float a, float b)
@@ -198,4 +200,5 @@ static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
 /* for (int64_t i = ..): every thread of the grid takes its share of n. */
 #define FL_GRID_FOR(i, n)                                                                                              \
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+#include "flow_rows.h"
 #endif

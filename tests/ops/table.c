@@ -18,7 +18,7 @@ static void expect(bool ok, const struct op *op, const char *what)
 static bool sampled(const struct op *op)
 {
     return !(op->flags & OP_BOXING) && op != &op_output && op != &op_repeat && op != &op_param && op != &op_input &&
-           op != &op_fused && op != &op_contraction && op != &op_copied;
+           op != &op_fused && op != &op_rows && op != &op_contraction && op != &op_copied;
 }
 
 int table_all(const char *only)

@@ -1,0 +1,120 @@
+/* Row work joined by fuse/rows.c: ops that look at one row (all leading dims by the last one) at a time, in one kernel that keeps
+ * the row where it is fast. Attributes: "nodes", what was joined, in order (stb array of struct node *); "results", the values it
+ * leaves in memory, as out; "hidden", those it does not; "like", a value with the shape of all rows. Every value on the way is like
+ * that one, has an element for each row (its last dim dropped, or of size 1), or is a sum over all rows. The reference runs the
+ * nodes one after the other. Layouts are settled before fuse: no signature is ever asked. */
+#include "common.h"
+
+static bool shape(struct graph *g, struct node *n)
+{
+    return true;
+}
+
+struct made { const struct value *v; struct tensor t; };
+
+static const struct tensor *find(const struct reference *r, const struct value *v, const struct made *made)
+{
+    for (int i = (int)arrlen(made) - 1; i >= 0; i--)
+        if (made[i].v == v)
+            return &made[i].t;
+    for (int k = 0; k < arrlen(r->node->in); k++)
+        if (r->node->in[k] == v)
+            return &r->in[k];
+    BUG("row work reads a value that is not one of its operands");
+}
+
+/* The rows' tensor: of whatever operand or result has their shape. */
+static struct tensor whole(const struct reference *r, const struct value *like)
+{
+    const struct node *n = r->node;
+    for (int k = 0; k < arrlen(n->in); k++)
+        if (n->in[k]->ndim == like->ndim && rows_shape(n->in[k], like) == ROWS_WHOLE)
+            return r->in[k];
+    for (int k = 0; k < arrlen(n->out); k++)
+        if (rows_shape(n->out[k], like) == ROWS_WHOLE)
+            return r->out[k];
+    BUG("row work without a tensor of its rows");
+}
+
+/* Result k of node n: like the rows, an element of each, or the sum of all. */
+static struct tensor like_of(struct tensor t, const struct node *n, int k, const struct value *like)
+{
+    const struct value *v = n->out[k];
+    int last = like->ndim - 1;
+    struct tensor s = t;
+    if (rows_makes_column(n, k)) {
+        s = (struct tensor){.ndim = v->ndim};
+        for (int d = 0; d < v->ndim; d++)
+            s.n[d] = s.full[d] = s.valid[d] = 1;
+        int at = v->ndim - 1;
+        s.n[at] = t.n[last];
+        s.base[at] = t.base[last];
+        s.full[at] = t.full[last];
+        s.valid[at] = t.valid[last];
+    } else if (rows_shape(v, like) == ROWS_EACH) {
+        s.ndim = v->ndim;
+        s.n[last] = s.full[last] = s.valid[last] = 1;
+        s.base[last] = 0;
+    }
+    s.data = NEW_ARRAY(double, tensor_count(&s));
+    return s;
+}
+
+static void ref(struct reference *r)
+{
+    struct node **nodes = node_ptr(r->node, "nodes");
+    const struct value *like = node_ptr(r->node, "like");
+    struct tensor t = whole(r, like);
+    struct made *made = NULL;
+    for (int i = 0; i < arrlen(nodes); i++) {
+        const struct node *n = nodes[i];
+        struct tensor *in = NEW_ARRAY(struct tensor, arrlen(n->in) + 1), *out = NEW_ARRAY(struct tensor, arrlen(n->out) + 1);
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k])
+                in[k] = *find(r, n->in[k], made);
+        for (int k = 0; k < arrlen(n->out); k++)
+            out[k] = like_of(t, n, k, like);
+        struct reference one = *r;
+        one.node = n;
+        one.in = in;
+        one.out = out;
+        n->op->ref(&one);
+        for (int k = 0; k < arrlen(n->out); k++)
+            arrput(made, ((struct made){n->out[k], out[k]}));
+    }
+    struct value **results = node_ptr(r->node, "results");
+    for (int k = 0; k < arrlen(results); k++)
+        memcpy(r->out[k].data, find(r, results[k], made)->data, sizeof(double) * (size_t)tensor_count(&r->out[k]));
+}
+
+static double flops(const struct node *n)
+{
+    struct node **nodes = node_ptr(n, "nodes");
+    double sum = 0;
+    for (int i = 0; i < arrlen(nodes); i++)
+        sum += nodes[i]->op->flops ? nodes[i]->op->flops(nodes[i]) : 0;
+    return sum;
+}
+
+enum rows_shape rows_shape(const struct value *v, const struct value *like)
+{
+    int last = like->ndim - 1;
+    bool lead = v->ndim >= last && v->ndim <= like->ndim;
+    for (int d = 0; d < last && lead; d++)
+        lead = v->dim[d] == like->dim[d] || (v->dim[d]->size == like->dim[d]->size && v->dim[d]->phys == like->dim[d]->phys);
+    if (lead && v->ndim == like->ndim && v->dim[last]->phys == like->dim[last]->phys)
+        return ROWS_WHOLE;
+    return lead && (v->ndim == last || v->dim[last]->phys == 1) ? ROWS_EACH : ROWS_OTHER;
+}
+
+bool rows_makes_column(const struct node *n, int k)
+{
+    if (n->op->rows)
+        return strstr(n->op->rows, mem_printf("^%d = columns", k));
+    return n->op == &op_sum && !(node_axes(n) >> (n->in[0]->ndim - 1) & 1);
+}
+
+const struct op op_rows = {
+    .name = "rows", .doc = "ops on one row at a time, in one kernel", .args = "x...",
+    .flags = OP_INTERNAL | OP_VARIADIC, .shape = shape, .flops = flops, .ref = ref,
+};
