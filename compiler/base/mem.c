@@ -27,7 +27,7 @@ struct block {
     _Alignas(ALIGN) size_t size;
 };
 
-static struct chunk *chunks;
+static struct chunk *chunks, *names;     /* names: what intern() keeps, whatever is rewound */
 static size_t drawn;
 static struct { char *key; int value; } *interned;
 
@@ -130,14 +130,21 @@ char *mem_printf(const char *format, ...)
     return s;
 }
 
+static void swap_chunks(void)
+{
+    struct chunk *c = chunks;
+    chunks = names;
+    names = c;
+}
+
 const char *intern(const char *s)
 {
-    ptrdiff_t i = shgeti(interned, s);
-    if (i >= 0)
-        return interned[i].key;
-    char *copy = mem_strdup(s);
-    shput(interned, copy, 1);
-    return copy;
+    swap_chunks();
+    if (shgeti(interned, s) < 0)
+        shput(interned, mem_strdup(s), 1);
+    const char *kept = interned[shgeti(interned, s)].key;
+    swap_chunks();
+    return kept;
 }
 
 const char *intern_n(const char *s, size_t n)
@@ -147,13 +154,19 @@ const char *intern_n(const char *s, size_t n)
     return intern(copy);
 }
 
+static void release(struct chunk **list)
+{
+    while (*list) {
+        struct chunk *next = (*list)->next;
+        free(*list);
+        *list = next;
+    }
+}
+
 void mem_release(void)
 {
-    while (chunks) {
-        struct chunk *next = chunks->next;
-        free(chunks);
-        chunks = next;
-    }
+    release(&chunks);
+    release(&names);
     interned = NULL;
     drawn = 0;
 }

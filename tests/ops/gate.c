@@ -279,6 +279,7 @@ static void find_holding(struct gate *g, const struct lay *in, struct lay told, 
         memset(holds[k], 1, (size_t)arrlen(g->out_choice[k].lay));
     for (int trial = 0; trial < (partial ? TRIALS : SETS); trial++) {
         static struct results res;
+        struct mem_mark mark = mem_mark();               /* some combinations have millions of trials */
         use_set(g, trial % SETS);
         bool ran = run_local(g, in, told, NULL, trial, coords, &res), every = true;
         for (int k = 0; k < g->nout; k++) {
@@ -289,6 +290,7 @@ static void find_holding(struct gate *g, const struct lay *in, struct lay told, 
             }
             every &= any;
         }
+        mem_rewind(mark);
         if (!every)
             break;
     }
@@ -481,12 +483,14 @@ bool gate_claim(struct gate *g, const struct lay *in, const struct lay *out, boo
     bool partial = has_partial(g, in);
     for (int trial = 0; trial < (partial ? 5 : 2); trial++) {
         static struct results res;
+        struct mem_mark mark = mem_mark();
         use_set(g, trial % SETS);
-        if (!run_local(g, in, g->instance->out ? out[0] : (struct lay){0}, out, trial, coords, &res))
+        bool holds = run_local(g, in, g->instance->out ? out[0] : (struct lay){0}, out, trial, coords, &res);
+        for (int k = 0; k < g->nout && holds; k++)
+            holds = put_together(g, &res, k, out[k]);
+        mem_rewind(mark);
+        if (!holds)
             return false;
-        for (int k = 0; k < g->nout; k++)
-            if (!put_together(g, &res, k, out[k]))
-                return false;
     }
     return true;
 }
