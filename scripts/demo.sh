@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to a trained model in under ten minutes: installs what it needs, builds, shows a mistake, a lost
-# sum and a hang caught, one model under four plans, and a GPT that learns a text on two ranks.
+# sum and a hang caught, one model under four plans, a GPT that learns a text on two ranks, and one of them killed.
 #   scripts/demo.sh [TEXT...]     by default the text is the project's own sources and documents
 set -eu
 cd "$(dirname "$0")/.."
@@ -127,12 +127,17 @@ cat "$work/kept.txt"
 
 say "6 training on two ranks: $name"
 steps=${DEMO_STEPS:-1800}
-build/flowc examples/gpt/gpt.flow --plan dp2 --set T=128 --set D=128 --set H=4 --set L=4 --set N=16 --set M=1 --set V=256 \
-    --set lr=2e-3 --set floor=2e-4 --set warmup=100 --set steps="$steps" -o "$work/gpt" --target cpu
+size="--set T=128 --set D=128 --set H=4 --set L=4 --set N=16 --set M=1 --set V=256 --set lr=2e-3 --set floor=2e-4 --set warmup=100"
+build/flowc examples/gpt/gpt.flow --plan dp2 $size --set steps="$steps" -o "$work/gpt" --target cpu
 make -s -C "$work/gpt" -j "$(nproc)"
 mpirun -n 2 "$work/gpt/run" --data "$work/train.bin" --eval-data "$work/held.bin" --metrics "$work/gpt.jsonl" | tee "$work/gpt.txt" |
     awk '!/^step/ || NR < 4 || /00\//'
 loss=$(sed -n 's/.*"eval_loss": *\([0-9.e+-]*\).*/\1/p' "$work/gpt.jsonl" | tail -n 1)
+
+say "7 the same run, and a rank is killed: it goes on under plan tp2"
+build/flowc examples/gpt/gpt.flow --plan tp2 $size --set steps="$steps" -o "$work/gpt_tp2" --target cpu
+make -s -C "$work/gpt_tp2" -j "$(nproc)"
+scripts/accident.sh "$work/gpt" "$work/gpt_tp2" "$work/gpt.jsonl" 300 "$work/accident" --data "$work/train.bin"
 
 echo
 awk -v x="$loss" -v y="$trigrams" -v s=$(($(date +%s) - start)) \
