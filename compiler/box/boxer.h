@@ -41,6 +41,7 @@ const int64_t *region_cut(struct region *body);                  /* of the forwa
 int home_of_node(const struct boxer *b, const struct node *n);   /* the virtual stage its results are on */
 int home_of_value(const struct boxer *b, const struct value *v);
 void boxer_analyse(struct boxer *b);                             /* users, sunk, replicated */
+bool param_is_state(const struct param *p);
 void boxer_find_params(struct boxer *b);                         /* param_on, over all entries */
 bool axis_moves(const struct mesh *m, int axis);                 /* has size > 1 and is not the pipeline axis */
 

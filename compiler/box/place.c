@@ -142,6 +142,9 @@ void boxer_analyse(struct boxer *b)
 
 /* ---- which stages hold a parameter ---- */
 
+/* A `state` of the model, which its update may read too; the states of an optimizer go with their parameter. */
+bool param_is_state(const struct param *p) { return p && p->is_state && !p->of; }
+
 struct param_walk {
     struct boxer *b;
     const int64_t *cut;
@@ -155,7 +158,7 @@ static void note_params(struct node *n, void *context)
     for (int k = 0; k < arrlen(n->in); k++) {
         const struct value *v = n->in[k];
         const struct param *param = v && !v->region->parent ? value_param(v) : NULL;
-        if (!param)
+        if (!param || (node_root_phase(n) == PHASE_UPDATE && (n->op == &op_store || !param_is_state(param))))
             continue;
         for (int u = 0; u < w->b->p->nvirtual; u++)
             if (w->cut ? w->cut[u + 1] > w->cut[u] : u == w->home) {
@@ -178,8 +181,6 @@ void boxer_find_params(struct boxer *b)
         struct graph *g = b->m->graph[e];
         for (int i = 0; g && i < arrlen(g->root->nodes); i++) {
             struct node *n = g->root->nodes[i];
-            if (n->phase == PHASE_UPDATE)
-                continue;
             struct param_walk w = {.b = b, .home = home_of_node(b, n)};
             note_params(n, &w);
             if (n->body) {

@@ -193,12 +193,12 @@ static void clone_cut(struct boxer *b, struct node *n, const int64_t *cut)
 }
 
 /* Does the update of a parameter run here? Its optimizer, and what is kept for it, where the parameter is, a store where
- * what it stores is made. */
+ * what it stores is made: on the same stages. What a `state` becomes is made on one stage, and sent to all that hold it. */
 static bool updates_here(const struct boxer *b, const struct node *n, int stage)
 {
-    if (n->op == &op_store)
-        return b->prime[(int64_t)stage * arrlen(b->g->values) + n->in[1]->id];
     const struct param *param = updated_param(n);
+    if (n->op == &op_store && !param_is_state(param))
+        return b->prime[(int64_t)stage * arrlen(b->g->values) + n->in[1]->id];
     return b->param_on[param->index * b->p->nstage + stage];
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # states.sh FLOWC WORK [DOUBLE]: states that a step updates, at the top and in the blocks of a repeat, are the same under every plan, with
-# and without micro-batches; they are what the definition says; they are saved, resumed, exported and loaded, and evaluation
+# and without micro-batches, and where a pipeline reads one on its first stage that its last stage makes; they are what the definition says; they are saved, resumed, exported and loaded, and evaluation
 # reads them; a step that is skipped leaves them.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,9 +29,11 @@ layer Block(x: f32[N, D]) {
 }
 model M(x: f32[N, D]) {
     state centre: f32[D] = zeros
+    state far: f32[D] = zeros                              # read on the first stage, made on the last
     update centre = 0.5 * centre + 0.5 * mean(x, axis = N)
-    y = x - centre
+    y = x - centre - far
     repeat L as i { y = h[i]: Block(y) }
+    update far = 0.75 * far + 0.1 * mean(y, axis = N)
     return sum(square(y)) / (N*D)
 }
 plan one { mesh m = [dp: 1] }
@@ -40,6 +42,9 @@ plan tp2 { mesh m = [tp: 2]; sbp x = {tp: S(D)} }
 plan mb4 { mesh m = [dp: 1]; microbatches 4 over N }
 plan pp2_dp2 { mesh m = [pp: 2, dp: 2]; microbatches 2 over N; pipeline over pp { schedule = one_f_one_b; split h }
                sbp x = {dp: S(N)}; shard gradients over dp }
+plan dp2_tp2_pp2 { mesh m = [pp: 2, dp: 2, tp: 2]; microbatches 2 over N; pipeline over pp { schedule = one_f_one_b; split h }
+                   sbp x = {dp: S(N)}; sbp h[*].w = {tp: S(1)} }
+plan turns { mesh m = [pp: 2]; microbatches 4 over N; pipeline over pp { schedule = interleaved(2); split h } }
 train {
     data { x = raw("x.bin", f32) }
     steps 5
@@ -69,7 +74,7 @@ same_loss() {
 target=cpu
 [ -z "$double" ] || target=cuda
 for kind in running batch; do
-    plans='dp2 tp2 mb4 pp2_dp2'
+    plans='dp2 tp2 mb4 dp2_tp2_pp2 turns pp2_dp2'
     [ $kind = running ] || plans='dp2 tp2'                # a step's own statistics are not known before its last micro-batch
     [ -z "$double" ] || plans=${plans##* }
     build one one $kind.flow cpu
