@@ -7,6 +7,7 @@
 #include "check.h"
 #include "gather.h"
 #include "manifest.h"
+#include "report.h"
 #include "state.h"
 #include "weights.h"
 #include "writing.h"
@@ -294,7 +295,11 @@ void fl_checkpoint_finish(void)
 bool fl_checkpoint_exists(const char *dir)
 {
     char *newest = fl_rank_number == 0 ? fl_manifest_newest(dir) : NULL;
+    char *skipped = fl_rank_number == 0 ? fl_manifest_skipped(dir) : NULL;
     int there = newest != NULL;
+    if (skipped)
+        fl_report_note("%s; %s%s", skipped, newest ? "going on from " : "there is no other", newest ? newest : "");
+    free(skipped);
     free(newest);
     FL_WORLD(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
     return there;

@@ -52,17 +52,37 @@ char *fl_manifest_before(const char *dir, int64_t step)
     return *best ? fl_printf("%s/%s", dir, best) : NULL;
 }
 
-char *fl_manifest_newest(const char *dir)
+/* What latest says; empty: it is not there, or says nothing. */
+static void read_latest(const char *dir, char *name)
 {
-    char name[NAME_SPACE + 1] = "", *path = fl_printf("%s/latest", dir);
-    if (has_manifest(dir))
-        return fl_printf("%s", dir);
+    char *path = fl_printf("%s/latest", dir);
     FILE *latest = fopen(path, "r");
-    int read = latest ? fscanf(latest, "%64s", name) : 0;
+    if (!latest || fscanf(latest, "%64s", name) != 1)
+        *name = 0;
     if (latest)
         fclose(latest);
     free(path);
-    return read == 1 && complete(dir, name) ? fl_printf("%s/%s", dir, name) : fl_manifest_before(dir, INT64_MAX);
+}
+
+char *fl_manifest_newest(const char *dir)
+{
+    char name[NAME_SPACE + 1];
+    if (has_manifest(dir))
+        return fl_printf("%s", dir);
+    read_latest(dir, name);
+    return complete(dir, name) ? fl_printf("%s/%s", dir, name) : fl_manifest_before(dir, INT64_MAX);
+}
+
+char *fl_manifest_skipped(const char *dir)
+{
+    char name[NAME_SPACE + 1];
+    if (has_manifest(dir))
+        return NULL;
+    read_latest(dir, name);
+    if (!*name || complete(dir, name))
+        return NULL;
+    return fl_printf("%s/latest names %s, which %s", dir, name, strncmp(name, "step_", 5) || !exists(dir, name) ? "is not there" :
+                     "has no manifest.json and so is not complete");
 }
 
 static bool ours(const char *name)

@@ -143,6 +143,11 @@ static int64_t begin(struct fl_run *run, const struct fl_options *o)
     fl_weights_init(run, run->step.seed);
     if (resume) {
         done = fl_checkpoint_load(run, o->resume);
+        if (o->load)
+            fl_report_note("going on behind step %lld of %s: --load %s is not read", (long long)done, o->resume, o->load);
+        if (o->has_seed && o->seed != run->step.seed)
+            fl_report_note("--seed %llu in place of the checkpoint's %llu: from here on other numbers are drawn, and shuffled data come "
+                           "in another order", (unsigned long long)o->seed, (unsigned long long)run->step.seed);
         if (o->has_seed)
             run->step.seed = o->seed;
     } else if (o->load) {

@@ -32,6 +32,8 @@ char *fl_manifest_write(const char *folder, json_t *root);           /* durably;
 /* The folder to resume from, allocated, or NULL: dir itself, else what latest says, else the one of the highest
  * step. */
 char *fl_manifest_newest(const char *dir);
+/* What is wrong with the checkpoint that latest names, where another is taken in its place; NULL: nothing. Allocated. */
+char *fl_manifest_skipped(const char *dir);
 char *fl_manifest_before(const char *dir, int64_t step);             /* the complete one of the highest step below */
 bool fl_is_directory(const char *path);
 bool fl_settle(const char *directory);               /* what a directory lists is on the disk when this returns */

@@ -10,6 +10,7 @@
 #   U1      dp 4 to dp 2: the reader goes on at the same token
 #   ramp    a run with another N goes on at the same token, shuffled or not
 #   files   every rank writes its part; each file is in the manifest with its checksum; sizes are alike
+#   told    what --resume takes instead of what one may think: an older checkpoint, another seed, no --load
 #   keep    the last n and every m-th stay
 #   beside  training goes on while the disk takes its time, and a little memory is enough
 #   old     a checkpoint of version 2 is read; of a later version it is refused
@@ -151,6 +152,25 @@ files)
     stat -c %s dp4.ck/step_000001/tensors-* | sort -n | awk 'NR == 1 { a = $1 } { b = $1 } END { exit !(b < 1.6 * a) }' ||
         fail "one rank writes far more than another"
     "$same" dp4.ck/step_000001 dp4.ck/step_000001 | grep -q "^$((3 * (4 * 12 + 4))) tensors" || fail "not all tensors once" ;;
+told)
+    plans dp2
+    run dp2 --steps 4 --save ck --save-every 2 --export w.st
+    told() { run dp2 --resume ck --steps 5 "$@" >out 2>err; }
+    told --seed 1
+    [ ! -s err ] || fail "a seed that is the same: $(cat err)"
+    told --seed 2 --load w.st
+    grep -q "^flow: --seed 2 in place of the checkpoint's 1: from here on other numbers are drawn" err || fail "seed: $(cat err)"
+    grep -q '^flow: going on behind step 4 of ck: --load w.st is not read' err || fail "load: $(cat err)"
+    mv ck/step_000004/manifest.json .
+    told
+    grep -q '^flow: ck/latest names step_000004, which has no manifest.json and so is not complete; going on from ck/step_000002$' err ||
+        fail "latest: $(cat err)"
+    rm -rf ck/step_000004
+    told
+    grep -q '^flow: ck/latest names step_000004, which is not there; going on from ck/step_000002$' err || fail "latest: $(cat err)"
+    rm ck/step_000002/manifest.json
+    refused 'no checkpoint in ck' dp2 --resume ck
+    grep -q '^flow: ck/latest names step_000004, which is not there; there is no other$' err || fail "nothing: $(cat err)" ;;
 keep)
     plans dp2
     kept() { ls -1 "$1" | tr '\n' ' '; }
