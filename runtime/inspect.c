@@ -45,3 +45,9 @@ void fl_inspect_behind(struct fl_run *run, enum fl_entry entry)
     if (asked->check_replicas && (entry == FL_TRAIN || !fl_program.train))
         fl_replicas_step(run);
 }
+
+void fl_inspect_stop(void)
+{
+    if (asked->check_finite)
+        fl_finite_stop();
+}

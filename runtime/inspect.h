@@ -6,4 +6,5 @@
 void fl_inspect_start(struct fl_run *run, const struct fl_options *o, int64_t done);     /* before step `done` (from 0) */
 void fl_inspect_before(struct fl_run *run, enum fl_entry entry);     /* around each step of train or evaluate */
 void fl_inspect_behind(struct fl_run *run, enum fl_entry entry);
+void fl_inspect_stop(void);              /* behind the last step, all ranks */
 #endif

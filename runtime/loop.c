@@ -220,6 +220,7 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
         fl_sample(run, last > done ? last : done);
     if (o->export && !stop)
         fl_weights_export(run, o->export, o->export_limit, o->ema);
+    fl_inspect_stop();
     fl_trace_stop();
     fl_report_stop();                    /* it shows what the times have of all ranks */
     fl_times_stop();
