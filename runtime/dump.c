@@ -104,6 +104,13 @@ static bool gives(const struct fl_run *run, const struct fl_value *v, int microb
     return true;
 }
 
+/* It carries the factor on the loss, where there is one. */
+static bool is_gradient(const struct fl_value *v)
+{
+    size_t n = strlen(v->tensor.path);
+    return n > 5 && !strcmp(v->tensor.path + n - 5, "#grad");
+}
+
 static void look(struct fl_run *run, const struct fl_seen *s)
 {
     if (s->node->entry != shown())
@@ -139,13 +146,16 @@ static void look(struct fl_run *run, const struct fl_seen *s)
             p->data = fl_alloc(p->n * (int64_t)sizeof *p->data);
             if (p->n > 0)
                 memcpy(p->data, x, (size_t)p->n * sizeof *x);
+            if (run->step.loss_scale > 0 && is_gradient(v))
+                for (int64_t j = 0; j < p->n; j++)
+                    p->data[j] /= run->step.loss_scale;
         }
     }
 }
 
 /* ---- before the steps ---- */
 
-/* 0: no value of this rank's; 1: it exists inside a kernel only; 2: it is there. */
+/* 0: no value of this rank's; 1: it exists inside a kernel only, or is made in rows; 2: it is there. */
 static int known(const struct fl_run *run, const char *pattern_, const char **where)
 {
     const struct fl_class *c = run->rank->class_;
@@ -170,6 +180,18 @@ static int known(const struct fl_run *run, const char *pattern_, const char **wh
     return 0;
 }
 
+/* where: "h[*].mlp.add gpt.flow:37" or "logits gpt.flow:52 rows" */
+static char *why_gone(const char *where)
+{
+    const char *place = strchr(where, ' ') + 1, *rows = strstr(place, " rows");
+    if (!rows)
+        return fl_printf("--dump: %.*s (%s) exists inside a fused kernel only: give it a name in the model", (int)(place - 1 - where),
+                         where, place);
+    return fl_printf("--dump: %.*s (%.*s) is never whole: the loss is made some rows at a time, as nothing else reads %.*s (see flowc "
+                     "--emit=logical). They are whole where the model reads them once more, or the plan splits their last dim",
+                     (int)(place - 1 - where), where, (int)(rows - place), place, (int)strcspn(where, " #"), where);
+}
+
 void fl_dump_start(struct fl_run *run, const char *patterns, const char *to)
 {
     char *text = fl_printf("%s", patterns), *rest = text;
@@ -185,14 +207,11 @@ void fl_dump_start(struct fl_run *run, const char *patterns, const char *to)
     }
     free(text);
     for (int i = 0; i < npattern; i++) {
-        const char *where = NULL, *space = NULL;
+        const char *where = NULL;
         int mine = known(run, pattern[i], &where), most;
         FL_WORLD(MPI_Allreduce(&mine, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-        if (most == 1 && where)
-            space = strchr(where, ' ');
         if (most == 1)
-            fl_agree(where ? fl_printf("--dump: %.*s (%s) exists inside a fused kernel only: give it a name in the model",
-                                       (int)(space - where), where, space + 1) : NULL);
+            fl_agree(where ? why_gone(where) : NULL);
         if (most == 0)
             fl_refuse("--dump: no value of a step is called '%s' (flowc --emit=logical prints their names; gradients are "
                       "NAME#grad)", pattern[i]);

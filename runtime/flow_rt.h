@@ -235,7 +235,8 @@ struct fl_class {
     void (*entry[FL_ENTRIES])(struct fl_run *run);    /* one step; NULL where the program lacks the entry */
     int nnode;
     const struct fl_node *node;          /* what FL_SEE numbers */
-    const char *const *gone;             /* "h[*].mlp.add gpt.flow:37": values that exist inside a kernel only; NULL ends */
+    const char *const *gone;             /* "h[*].mlp.add gpt.flow:37": values that exist inside a kernel only; "logits gpt.flow:52
+                                            rows": those of which a loss makes some rows at a time; NULL ends */
     const struct fl_room *room;          /* of each communicator */
 };
 struct fl_rank {

@@ -107,9 +107,35 @@ static struct node *apart_in_rows(struct emitter *e, const struct node *n, struc
     return a;
 }
 
+static void add_gone(struct emitter *e, const char *text)
+{
+    if (e->entry != shown_entry(e->m))
+        return;
+    for (int i = 0; i < arrlen(e->gone); i++)
+        if (!strcmp(e->gone[i], text))
+            return;
+    arrput(e->gone, text);
+}
+
+/* "h[*].mlp.add gpt.flow:37", once. */
+void see_gone(struct emitter *e, const struct value *v)
+{
+    if (v->path)
+        add_gone(e, mem_printf("%s %s", v->path, v->span.file ? span_where(v->span) : ""));
+}
+
+/* Of a loss in rows: "logits gpt.flow:52 rows". */
+static void rows_gone(struct emitter *e, const struct node *n)
+{
+    const char **names = node_ptr(n, "gone");
+    for (int i = 0; i < arrlen(names); i++)
+        add_gone(e, mem_printf("%s %s rows", names[i], n->span.file ? span_where(n->span) : ""));
+}
+
 void emit_see_hidden(struct emitter *e, const struct node *n)
 {
     struct value **hidden = node_ptr(n, "hidden");
+    rows_gone(e, n);
     for (int k = 0; k < arrlen(hidden); k++) {
         if (!shown_hidden(e->m, e->entry, hidden[k])) {
             see_gone(e, hidden[k]);
@@ -129,16 +155,4 @@ void emit_see_hidden(struct emitter *e, const struct node *n)
         e->indent--;
         plain(e, "}");
     }
-}
-
-/* "h[*].mlp.add gpt.flow:37", once. */
-void see_gone(struct emitter *e, const struct value *v)
-{
-    if (!v->path || e->entry != shown_entry(e->m))
-        return;
-    const char *text = mem_printf("%s %s", v->path, v->span.file ? span_where(v->span) : "");
-    for (int i = 0; i < arrlen(e->gone); i++)
-        if (!strcmp(e->gone[i], text))
-            return;
-    arrput(e->gone, text);
 }

@@ -319,6 +319,19 @@ static void read_with_loss(struct node *n, int64_t count)
             n->in[k]->with_loss = true;
 }
 
+/* What the program calls the logits and their gradient: whoever asks for them is told why they are not there. */
+static void note_gone(struct node *n, const struct parts *p)
+{
+    const char **names = NULL;
+    if (p->logits->path)
+        arrput(names, p->logits->path);
+    for (int i = 0; i < arrlen(p->logits->alias); i++)
+        arrput(names, p->logits->alias[i]);
+    if (p->gradient && p->gradient->out[0]->path)
+        arrput(names, p->gradient->out[0]->path);
+    node_set_ptr(n, "gone", names);
+}
+
 static void join(struct parts *p)
 {
     struct region *root = p->g->root;
@@ -327,6 +340,7 @@ static void join(struct parts *p)
     struct node **nodes = NULL, *end = p->end;
     int at = place_of(root, like), behind = at;
     read_with_loss(n, 3);                /* x, w, targets */
+    note_gone(n, p);
     n->of_loss = p->gradient;
     n->why = "their logits are read by the loss alone: made a few rows at a time";
     for (int i = at; p->gradient && i < arrlen(root->nodes); i++)

@@ -50,3 +50,19 @@ if "$FLOW_DIFF" few.st z.st >out; then fail "another name"; fi
 said 'no tensor in common'
 "$FLOW_DIFF" few.st z.st --rename 'h[3].*=h[3]' >out || { cat out; fail "renamed"; }
 said '1 tensors agree'
+
+# A loss in rows never has the whole logits, and says so; gradients of f16 are those of f32, whatever the scale.
+refused run one --data tokens.bin --steps 1 --dump logits -o no.st
+said 'dump: logits (.*gpt.flow:[0-9]*) is never whole: the loss is made some rows at a time, as nothing else reads logits'
+refused run one --data tokens.bin --steps 1 --dump 'head#grad' -o no.st
+said 'dump: head#grad (.*gpt.flow:[0-9]*) is never whole'
+# shellcheck disable=SC2086
+build split "$gpt" --plan tp2 $size
+run split --data tokens.bin --steps 1 --dump logits -o split.st || fail "split logits are there"
+perl -e 'print pack "f<*", map { sin($_ * $_) } 0 .. 12 * 8 * 12 - 1' >x.bin
+for plan in wide dp2; do
+    build $plan "$here/../train/scale.flow" --plan $plan --set small=1e-3 --set start=4096
+    run $plan --steps 1 --dump 'h[*].*#grad' -o $plan.st
+done
+"$FLOW_DIFF" wide.st dp2.st --rtol 1e-2 >out || { cat out; fail "the gradients of f16 are others"; }
+said '^[1-9][0-9]* tensors agree'
