@@ -8,6 +8,7 @@
 static const double most_comm = 0.25, least_use = 0.70, most_memory = 0.85, most_variation = 0.15;
 enum { ENOUGH = 20 };
 
+static int64_t now;                      /* the step that is looked at */
 static double comm, use, input, wait[FL_MAX_KIND];
 static struct { bool comm, use, memory, variation; char slow[sizeof ((struct fl_slow *)0)->name]; } said;
 
@@ -49,7 +50,7 @@ static void about_comm(void)
     if (comm <= most_comm || said.comm)
         return;
     said.comm = true;
-    fl_report_note("warning: communication takes %.0f %% of the step (over %.0f %%), most of it along '%s': %s",
+    fl_report_warning(now, "communication takes %.0f %% of the step (over %.0f %%), most of it along '%s': %s",
                    100 * comm, 100 * most_comm, fl_kind_name(longest()), less_of(longest(), text, sizeof text));
 }
 
@@ -60,16 +61,15 @@ static void about_use(double seconds)
         return;
     said.use = true;
     if (input > 0.1 * seconds)
-        fl_report_note("warning: the devices work %.0f %% of the time (under %.0f %%), a rank waits %.3g s a step "
+        fl_report_warning(now, "the devices work %.0f %% of the time (under %.0f %%), a rank waits %.3g s a step "
                        "for data: put the files on a faster disk, or try larger steps",
                        100 * use, 100 * least_use, input);
     else if (comm > 0.5 * (1 - use))
-        fl_report_note("warning: the devices work %.0f %% of the time (under %.0f %%), the most of the rest is "
+        fl_report_warning(now, "the devices work %.0f %% of the time (under %.0f %%), the most of the rest is "
                        "communication along '%s': %s",
                        100 * use, 100 * least_use, fl_kind_name(longest()), less_of(longest(), text, sizeof text));
     else
-        fl_report_note(
-            "warning: the devices work %.0f %% of the time (under %.0f %%), a step is too short for them: try fewer "
+        fl_report_warning(now, "the devices work %.0f %% of the time (under %.0f %%), a step is too short for them: try fewer "
             "micro-batches (`microbatches`, now %d) or a larger batch",
             100 * use, 100 * least_use, fl_program.microbatches);
 }
@@ -79,8 +79,7 @@ static void about_memory(const struct fl_load *l)
     if (l->memory <= most_memory || said.memory)
         return;
     said.memory = true;
-    fl_report_note(
-        "warning: the memory that rank %d runs in is %.0f %% full (over %.0f %%): try `recompute`, more "
+    fl_report_warning(now, "the memory that rank %d runs in is %.0f %% full (over %.0f %%): try `recompute`, more "
         "micro-batches (now %d), `shard optimizer over` an axis for data, or `offload optimizer to host`",
         l->memory_rank, 100 * l->memory, 100 * most_memory, fl_program.microbatches);
 }
@@ -91,13 +90,11 @@ static void about_variation(double variation, const struct fl_slow *slow)
         return;
     said.variation = true;
     if (slow->what != FL_NOBODY)
-        fl_report_note(
-            "warning: steps take unequal time, the deviation is %.2f of the mean (over %.2f), and %s keeps the "
+        fl_report_warning(now, "steps take unequal time, the deviation is %.2f of the mean (over %.2f), and %s keeps the "
             "others waiting: try a plan without it, or a smaller '%s'",
             variation, most_variation, slow->name, fl_kind_name(slow->kind));
     else
-        fl_report_note(
-            "warning: steps take unequal time, the deviation is %.2f of the mean (over %.2f): others use the "
+        fl_report_warning(now, "steps take unequal time, the deviation is %.2f of the mean (over %.2f): others use the "
             "machines or links as well; try fewer ranks on a host, or fewer micro-batches (now %d), so that ranks "
             "meet less often",
             variation, most_variation, fl_program.microbatches);
@@ -113,11 +110,11 @@ static void about_slow(const struct fl_slow *slow)
         return;
     memcpy(said.slow, slow->name, sizeof said.slow);
     if (slow->what == FL_SLOW_LINK)
-        fl_report_note("warning: %s along '%s' is slow: they spend %.3g s a step more in communication than others "
+        fl_report_warning(now, "%s along '%s' is slow: they spend %.3g s a step more in communication than others "
                        "along that axis",
                        slow->name, fl_kind_name(slow->kind), slow->seconds);
     else
-        fl_report_note("warning: %s is slow: the others wait %.3g s a step more in communication, most along '%s'",
+        fl_report_warning(now, "%s is slow: the others wait %.3g s a step more in communication, most along '%s'",
                        slow->name, slow->seconds, fl_kind_name(slow->kind));
 }
 
@@ -126,6 +123,7 @@ void fl_advise(const struct fl_report_step *s)
     const struct fl_load *l = s->load;
     if (!l)
         return;
+    now = s->step;
     bool first = l->steps <= 2;                      /* the first two make buffers, and graphs */
     smooth(&comm, l->comm, first);
     smooth(&use, l->use, first);

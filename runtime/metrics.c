@@ -131,6 +131,17 @@ void fl_metrics_evaluation(const struct fl_report_evaluation *e)
     end_object();
 }
 
+void fl_metrics_warning(int64_t step, const char *text)
+{
+    if (!metrics)
+        return;
+    fprintf(metrics, "{\"step\": %lld, \"warning\": \"", (long long)step);
+    for (; *text; text++)
+        fprintf(metrics, strchr("\"\\", *text) ? "\\%c" : "%c", *text);
+    fprintf(metrics, "\"");
+    end_object();
+}
+
 void fl_metrics_stop(void)
 {
     if (metrics && fclose(metrics))

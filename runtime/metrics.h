@@ -6,5 +6,6 @@
 void fl_metrics_start(const char *name, int64_t done);       /* name NULL: no file, and the others do nothing */
 void fl_metrics_step(const struct fl_report_step *s);
 void fl_metrics_evaluation(const struct fl_report_evaluation *e);
+void fl_metrics_warning(int64_t step, const char *text);
 void fl_metrics_stop(void);
 #endif

@@ -1,5 +1,6 @@
 /* Step lines and notes, and what is worked out from the steps for all who show them. On a terminal a step rewrites
  * the line of the one before, ten times a second at most; elsewhere each is a line. */
+#define _GNU_SOURCE
 #include "report.h"
 #include "advice.h"
 #include "check.h"
@@ -151,11 +152,10 @@ void fl_report_step(struct fl_report_step *s)
     watch_numbers(s);
     work_out(s);
     mean = mean == 0 ? s->seconds : 0.9 * mean + 0.1 * s->seconds;
+    fl_advise(s);
     fl_metrics_step(s);
     fl_prometheus_step(s);
     fl_tensorboard_step(s);
-    if (!quiet)
-        fl_advise(s);
     double now = MPI_Wtime();
     if (quiet || (live && shown >= 0 && now - shown < 0.1 && s->step < s->last))
         return;
@@ -199,9 +199,36 @@ void fl_report_note(const char *format, ...)
     va_end(args);
 }
 
+enum { MOST_HELD = 8 };
+static char *held;                       /* the first warnings of a quiet run */
+static int nheld;
+
+void fl_report_warning(int64_t step, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        FL_FAIL(NULL, "out of memory");
+    va_end(args);
+    fl_metrics_warning(step, text);
+    if (!quiet) {
+        fl_report_note("warning: %s", text);
+    } else if (nheld++ < MOST_HELD) {
+        char *before = held;
+        held = fl_printf("%s%sstep %lld: %s", before ? before : "", before ? "; " : "", (long long)step, text);
+        free(before);
+    }
+    free(text);
+}
+
 void fl_report_stop(void)
 {
     end_line();
+    if (held)
+        fl_report_note("%d warning%s: %s%s", nheld, nheld > 1 ? "s" : "", held, nheld > MOST_HELD ? "; .." : "");
+    free(held);
+    held = NULL;
     if (lost.skipped)
         fl_report_note("%lld of %lld steps were skipped, the first of them step %lld", (long long)lost.skipped,
                        (long long)lost.all, (long long)lost.first_skipped);

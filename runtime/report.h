@@ -36,5 +36,7 @@ void fl_report_step(struct fl_report_step *s);
 void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
                           const double *value);
 __attribute__((format(printf, 1, 2))) void fl_report_note(const char *format, ...);
+/* What could be better: a note, and an object of the metrics. Of a quiet run they are shown together at its end. */
+__attribute__((format(printf, 2, 3))) void fl_report_warning(int64_t step, const char *format, ...);
 void fl_report_stop(void);
 #endif
