@@ -64,7 +64,7 @@ static void emit_value(struct emitter *e, const struct shown *shown, const bool 
     for (int a = 0; a < mesh->naxis; a++)
         if (mesh->axis[a].size > 1 && v->lay.ax[a].kind == SBP_P)
             partial[v->lay.ax[a].dim] |= 1u << a;
-    bool running = node_int(n, "accumulate", 0) || n->op == &op_box_accumulate;
+    bool running = n->op == &op_box_accumulate || (node_int(n, "accumulate", 0) && n->out[node_int(n, "accumulated", 0)] == v);
     if (running)
         partial[REDUCE_SUM] &= ~(1u << mesh->mb);
     fprintf(to, "    {%s, %s, {%uu, %uu, %uu}, %uu, %s, {", tensor_text(mesh, l ? shown->name[l->id] : v->path, v->type, v->ndim, v->dim, &v->lay),

@@ -407,6 +407,7 @@ static bool place_in_accumulator(struct work *w, struct value *v)
     own(w, a->out[0], MEM_GRAD);
     share(w, v, a->out[0]);
     node_set_int(v->def, "accumulate", 1);
+    node_set_int(v->def, "accumulated", v->def_index);
     return true;
 }
 
