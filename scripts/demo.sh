@@ -6,6 +6,11 @@ set -eu
 cd "$(dirname "$0")/.."
 start=$(date +%s)
 say() { printf '\n== %s\n' "$*"; }
+objects=
+make_program() { # every output carries the runtime's sources: what was made of the first one's serves the others
+    make -s -C "$work/$1" -j "$(nproc)" ${objects:+RUNTIME="$objects"}
+    [ -n "$objects" ] || objects=$(cd "$work/$1" && printf "../$1/%s " runtime/*.o runtime/cpu/*.o)
+}
 
 say "install and build"
 scripts/install.sh
@@ -51,7 +56,7 @@ plans="single:1 dp2:2 tp2:2 pp2:2"
 for p in $plans; do
     plan=${p%:*} ranks=${p#*:}
     build/flowc examples/gpt/gpt.flow --plan "$plan" $size --set steps=20 --set warmup=5 -o "$work/$plan" --target cpu
-    make -s -C "$work/$plan" -j "$(nproc)"
+    make_program "$plan"
     mpirun -n "$ranks" "$work/$plan/run" --data "$work/train.bin" --steps 20 --metrics "$work/$plan.jsonl" --quiet
     sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$work/$plan.jsonl" >"$work/$plan.loss"
 done
@@ -73,7 +78,7 @@ echo "refused. Run anyway, nobody else complains:"
 build/flowc examples/gpt/gpt.flow --plan tp2 $size --set steps=60 --set warmup=5 --spoil "$lost" --no-verify -o "$work/lost" --target cpu
 build/flowc examples/gpt/gpt.flow --plan tp2 $size --set steps=60 --set warmup=5 -o "$work/kept" --target cpu
 for run in lost kept; do
-    make -s -C "$work/$run" -j "$(nproc)"
+    make_program "$run"
     mpirun -n 2 "$work/$run/run" --data "$work/train.bin" --steps 60 --metrics "$work/$run.jsonl" --quiet
     sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$work/$run.jsonl" >"$work/$run.loss"
 done
@@ -129,14 +134,14 @@ say "6 training on two ranks: $name"
 steps=${DEMO_STEPS:-1800}
 size="--set T=128 --set D=128 --set H=4 --set L=4 --set N=16 --set M=1 --set V=256 --set lr=2e-3 --set floor=2e-4 --set warmup=100"
 build/flowc examples/gpt/gpt.flow --plan dp2 $size --set steps="$steps" -o "$work/gpt" --target cpu
-make -s -C "$work/gpt" -j "$(nproc)"
+make_program gpt
 mpirun -n 2 "$work/gpt/run" --data "$work/train.bin" --eval-data "$work/held.bin" --metrics "$work/gpt.jsonl" | tee "$work/gpt.txt" |
     awk '!/^step/ || NR < 4 || /00\//'
 loss=$(sed -n 's/.*"eval_loss": *\([0-9.e+-]*\).*/\1/p' "$work/gpt.jsonl" | tail -n 1)
 
 say "7 the same run, and a rank is killed: it goes on under plan tp2"
 build/flowc examples/gpt/gpt.flow --plan tp2 $size --set steps="$steps" -o "$work/gpt_tp2" --target cpu
-make -s -C "$work/gpt_tp2" -j "$(nproc)"
+make_program gpt_tp2
 scripts/accident.sh "$work/gpt" "$work/gpt_tp2" "$work/gpt.jsonl" 300 "$work/accident" --data "$work/train.bin"
 
 echo
