@@ -93,6 +93,13 @@ struct rolled {
     struct roll *rolls, *laps;
 };
 
+/* Slots of a stage that several buffers share, member by member: micro-batch i of one lies in slot[member][slot_pool_place(i)]. */
+struct slot_pool {
+    int slots;
+    int prefix, period, places;  /* the first `prefix` micro-batches, then a period again and again; entries of a table */
+    uint16_t **slot;
+};
+
 enum memory_class { MEM_PARAM, MEM_GRAD, MEM_STATE, MEM_SAVED, MEM_LOCAL, MEM_COMM, MEM_INPUT, MEM_HOST, MEM_CLASSES };
 extern const char *const memory_class_name[MEM_CLASSES];
 struct buffer {                  /* one place in the arena; several values may live in it (views, in-place) */
@@ -106,6 +113,8 @@ struct buffer {                  /* one place in the arena; several values may l
     int64_t blocks;              /* copies for stacking: product of repeat counts on this stage; of a ring, 2 */
     bool ring;                   /* not stacked: blocks of the repeat around it take turns with two copies */
     int slots;                   /* register slots over micro-batches (regst num) */
+    struct slot_pool *pool;      /* they are shared with other chunks' buffers, which lie at the same place; or NULL */
+    int member;                  /* its number there; number 0 has the bytes */
     int64_t bytes;               /* whole, aligned */
     int64_t offset;              /* in the arena */
     int first, last;             /* lifetime in the step's order: points of the stage's program, inclusive */
@@ -164,6 +173,11 @@ bool phase_has_chunks(enum phase p);                 /* FORWARD, BACKWARD, WEIGH
  * train entry's order: the most micro-batches from the oldest one that `to` has not finished to the newest one that
  * `from` has started. Micro-batch i lies in slot i mod that number. */
 int schedule_slots(const struct stage *s, enum phase from, int from_chunk, enum phase to, int to_chunk);
+/* Slots for registers of one size, each kept from the first firing of its actors (stb_ds arrays) to their last, where they
+ * share them; NULL where no table of bounded size says which is whose. schedule/pool.c */
+struct slot_pool *slot_pool_make(const struct rolled *order, int stages, int microbatches, struct root *const *actors,
+                                 int members);
+int slot_pool_place(const struct slot_pool *p, int microbatch);
 /* Entries without a backward take turns between chunks in groups of so many micro-batches, as `interleaved` does. */
 int schedule_group(const struct physical *p);
 /* Does the order finish each micro-batch, in the order of stage_roots(), before it starts the next one? */

@@ -17,6 +17,7 @@
 #include "outside.h"
 #include "pack.h"
 #include <stdlib.h>
+#include <string.h>
 
 enum { GROUPS = 4 };
 const char *const memory_class_name[MEM_CLASSES] = {
@@ -74,6 +75,37 @@ static void count_slots(struct work *w, struct buffer *b)
             int slots = i == k ? 1 : slots_between(w, list[i], list[k]);
             b->slots = slots > b->slots ? slots : b->slots;
         }
+}
+
+static bool may_share_slots(const struct work *w, const struct buffer *b)
+{
+    return arrlen(w->actors[b->id]) > 1 && b->last >= 0 && !b->pool && !b->host && !b->persistent && !b->constant && !b->bucket;
+}
+
+/* What the chunks keep of one value shares slots, where they need fewer so. */
+static void share_slots(struct work *w)
+{
+    struct buffer **all = w->s->buffers;
+    for (int i = 0; w->s->nchunk > 1 && i < arrlen(all); i++) {
+        int *group = NULL, apart = 0;
+        struct root **actors = NULL;
+        for (int k = i; may_share_slots(w, all[i]) && k < arrlen(all); k++)
+            if (may_share_slots(w, all[k]) && all[k]->elements == all[i]->elements && all[k]->blocks == all[i]->blocks &&
+                all[k]->type == all[i]->type && all[k]->class == all[i]->class && !strcmp(all[k]->name, all[i]->name)) {
+                arrput(group, k);
+                arrput(actors, w->actors[all[k]->id]);
+                apart += all[k]->slots;
+            }
+        if (arrlen(group) < 2)
+            continue;
+        struct slot_pool *pool = slot_pool_make(&w->s->order, w->p->nstage, w->p->mesh->axis[w->p->mesh->mb].size, actors,
+                                                (int)arrlen(group));
+        for (int k = 0; pool && pool->slots < apart && k < arrlen(group); k++) {
+            all[group[k]]->pool = pool;
+            all[group[k]]->member = k;
+            all[group[k]]->slots = pool->slots;
+        }
+    }
 }
 
 static void number_region(struct work *w, struct region *r)
@@ -220,6 +252,14 @@ static int64_t bytes_of(const struct buffer *b)
     return over ? LARGEST_BYTES + ALIGNMENT : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+static struct buffer *pool_head(const struct stage *s, const struct buffer *b)
+{
+    for (int i = 0; i < arrlen(s->buffers); i++)
+        if (s->buffers[i]->pool == b->pool && !s->buffers[i]->member)
+            return s->buffers[i];
+    BUG("a pool of slots without its first member");
+}
+
 /* Places all buffers of the arena, or of host memory; how large that is, and at *live what is used at most at once. */
 static int64_t pack_memory(struct work *w, bool host, int64_t *live)
 {
@@ -235,7 +275,7 @@ static int64_t pack_memory(struct work *w, bool host, int64_t *live)
         }
         if (b->last < 0 || b->host != host)
             continue;                                      /* never written: nothing refers to it */
-        b->bytes = bytes_of(b);
+        b->bytes = b->member ? 0 : bytes_of(b);
         if (b->bytes > LARGEST_BYTES - total) {
             diag_error(E_MEMORY, b->span, "the tensors of stage %d up to '%s' have more bytes than can be counted",
                        s->index, b->name);
@@ -243,7 +283,7 @@ static int64_t pack_memory(struct work *w, bool host, int64_t *live)
         }
         total += b->bytes;
         s->bytes[b->class] += b->bytes;
-        struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b;
+        struct buffer *head = b->bucket ? b->bucket->in[0]->buffer : b->pool ? pool_head(s, b) : b;
         if (!place[head->id]) {
             arrput(items, ((struct item){b->first, b->last + 1, 0, 0, head->id}));
             place[head->id] = (int)arrlen(items);
@@ -298,6 +338,7 @@ static void allocate_stage(struct work *w)
     }
     for (int i = 0; i < arrlen(s->buffers); i++)
         count_slots(w, s->buffers[i]);
+    share_slots(w);
     s->arena_bytes = pack_memory(w, false, &s->live_bytes);
     s->host_bytes = pack_memory(w, true, &(int64_t){0});
     s->link_bytes = outside_links(w->p, s);

@@ -1,6 +1,7 @@
 /* --emit=memory: what each stage's ranks hold, class by class, and every buffer with its place and source line. */
 #include "../../runtime/fl_defaults.h"
 #include "../passes.h"
+#include "../schedule/rolled.h"
 #include "outside.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static struct buffer **sorted(const struct stage *s)
 {
     struct buffer **list = NULL;
     for (int i = 0; i < arrlen(s->buffers); i++)
-        if (s->buffers[i]->bytes)
+        if (s->buffers[i]->bytes || s->buffers[i]->member)
             arrput(list, s->buffers[i]);
     if (list)
         qsort(list, (size_t)arrlen(list), sizeof *list, by_offset);
@@ -45,21 +46,23 @@ static int in_flight(const struct stage *s, int chunk, bool splits)
     return back > weight ? back : weight;
 }
 
-static int in_flight_all(const struct stage *s, bool splits)
+/* All chunks together: they share slots where they do not keep most at the same moment. */
+static int in_flight_all(const struct module *m, const struct stage *s)
 {
-    int all = 0;
-    for (int c = 0; c < s->nchunk; c++)
-        all += in_flight(s, c, splits);
-    return all;
+    const struct physical *p = m->physical;
+    return rolled_kept(&s->order, p->nstage, p->mesh->axis[p->mesh->mb].size, s->nchunk, m->plan->split_backward);
 }
 
-static void dump_in_flight(FILE *to, const struct stage *s, bool splits)
+static void dump_in_flight(FILE *to, const struct module *m, const struct stage *s, bool splits)
 {
-    fprintf(to, "    %-20s %14d  (micro-batches between their forward and backward", "in flight",
-            in_flight_all(s, splits));
-    for (int c = 0; c < s->nchunk && s->nchunk > 1; c++)
-        fprintf(to, "%s %d of chunk %d", c ? "," : ":", in_flight(s, c, splits), c);
-    fputs(")\n", to);
+    int all = in_flight_all(m, s), apart = 0;
+    fprintf(to, "    %-20s %14d  (micro-batches between their forward and backward", "in flight", all);
+    for (int c = 0; c < s->nchunk && s->nchunk > 1; c++) {
+        int here = in_flight(s, c, splits);
+        fprintf(to, "%s %d of chunk %d", c ? "," : ":", here, c);
+        apart += here;
+    }
+    fputs(apart > all ? ", not all at once)\n" : ")\n", to);
 }
 
 /* What --save may take beside all this while the disk is busy: no rank copies more than all tensors of a checkpoint. */
@@ -88,7 +91,7 @@ static void dump_text(FILE *to, const struct module *m, const struct stage *s, b
             (long long)s->arena_bytes, "live lower bound", (long long)s->live_bytes,
             s->live_bytes ? 100.0 * (double)(s->arena_bytes - s->live_bytes) / (double)s->live_bytes : 0.0);
     if (s->order.beats)
-        dump_in_flight(to, s, splits);
+        dump_in_flight(to, m, s, splits);
     if (s->host_bytes)
         fprintf(to, "    %-20s %14lld  (pinned, beside the device)\n", "host memory", (long long)s->host_bytes);
     if (s->link_bytes)
@@ -112,7 +115,7 @@ static void dump_text(FILE *to, const struct module *m, const struct stage *s, b
     }
 }
 
-static json_t *stage_json(const struct stage *s, bool splits)
+static json_t *stage_json(const struct module *m, const struct stage *s)
 {
     json_t *classes = json_object(), *buffers = json_array();
     for (int c = 0; c < MEM_CLASSES; c++)
@@ -128,7 +131,7 @@ static json_t *stage_json(const struct stage *s, bool splits)
                                                  b->last));
     }
     return json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "stage", s->index, "in_flight",
-                     s->order.beats ? in_flight_all(s, splits) : 0, "arena_bytes",
+                     s->order.beats ? in_flight_all(m, s) : 0, "arena_bytes",
                      (json_int_t)s->arena_bytes, "live_bytes", (json_int_t)s->live_bytes, "host_bytes",
                      (json_int_t)s->host_bytes, "link_bytes",
                      (json_int_t)s->link_bytes, "packing_bytes", (json_int_t)s->packing_bytes, "meeting_bytes",
@@ -142,7 +145,7 @@ void memory_dump(FILE *to, struct module *m, bool json)
     json_t *stages = json_array();
     for (int i = 0; i < p->nstage; i++) {
         if (json)
-            json_array_append_new(stages, stage_json(&p->stages[i], m->plan->split_backward));
+            json_array_append_new(stages, stage_json(m, &p->stages[i]));
         else
             dump_text(to, m, &p->stages[i], m->plan->split_backward);
     }

@@ -51,6 +51,7 @@ void emit_class(struct module *m, int stage, FILE *to)
     e.tensors = stream(&text[0], &size[0]);
     e.kernels = stream(&text[1], &size[1]);
     e.functions = stream(&text[2], &size[2]);
+    emit_slots(&e);
     emit_phases(&e);
     emit_steps(&e);
     fprintf(to, "/* %s, plan %s, stage %d of %d: the program of its ranks. Written by flowc; changes here are lost.\n"

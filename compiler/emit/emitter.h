@@ -35,6 +35,7 @@ const char *c_comment(const char *s);                          /* for use inside
 /* tensor.c */
 const char *tensor_name(struct emitter *e, const struct value *v);            /* defines its macro at first use */
 const char *tensor_next(struct emitter *e, const struct value *v, int step);  /* the same of block b + step */
+void emit_slots(struct emitter *e);                            /* before all others: which slot a micro-batch has in a pool */
 bool in_memory(const struct value *v);                         /* false: a number written where it is read */
 struct sym block_elements(const struct buffer *b);             /* from one block to the next */
 

@@ -1,5 +1,6 @@
 /* Tensors in the text: a macro each, its comment telling path, type with layout and source line. */
 #include "see.h"
+#include <string.h>
 
 struct sym block_elements(const struct buffer *b)
 {
@@ -32,12 +33,48 @@ static const char *block_text(const struct buffer *b, int step)
     return s;
 }
 
-static const char *address(const struct value *v, int step)
+static bool same_slots(const struct buffer *a, const struct buffer *b)
+{
+    const struct slot_pool *p = a->pool, *q = b->pool;
+    return q && p->prefix == q->prefix && p->period == q->period && p->places == q->places &&
+           !memcmp(p->slot[a->member], q->slot[b->member], (size_t)p->places * sizeof **p->slot);
+}
+
+/* The first buffer whose table of slots is that of b. */
+static int slots_of(const struct emitter *e, const struct buffer *b)
+{
+    int i = 0;
+    while (!same_slots(b, e->s->buffers[i]))
+        i++;
+    return e->s->buffers[i]->id;
+}
+
+void emit_slots(struct emitter *e)
+{
+    for (int i = 0; i < arrlen(e->s->buffers); i++) {
+        const struct buffer *b = e->s->buffers[i];
+        if (!b->pool || slots_of(e, b) != b->id)
+            continue;
+        fprintf(e->tensors, "static const unsigned short slots_%d[] = {", b->id);
+        for (int k = 0; k < b->pool->places; k++)
+            fprintf(e->tensors, "%s%d", k ? ", " : "", b->pool->slot[b->member][k]);
+        fprintf(e->tensors, "};  /* by micro-batch */\n#define SLOT_%d ", b->id);
+        if (b->pool->places == b->pool->prefix)
+            fprintf(e->tensors, "slots_%d[mb]\n", b->id);
+        else
+            fprintf(e->tensors, "slots_%d[mb < %d ? mb : %d + (mb - %d) %% %d]\n", b->id, b->pool->prefix, b->pool->prefix,
+                    b->pool->prefix, b->pool->period);
+    }
+}
+
+static const char *address(const struct emitter *e, const struct value *v, int step)
 {
     const struct buffer *b = v->buffer;
     const char *s = mem_printf("%lld", (long long)b->offset), *block = block_text(b, step);
     int bytes = type_bytes[b->type];
-    if (b->slots > 1)
+    if (b->pool)
+        s = mem_printf("%s + SLOT_%d * %lldL", s, slots_of(e, b), (long long)(b->elements * b->blocks * bytes));
+    else if (b->slots > 1)
         s = mem_printf("%s + mb %% %d * %lldL", s, b->slots, (long long)(b->elements * b->blocks * bytes));
     if (block)
         s = mem_printf("%s + (int64_t)%s * %s", s, block, sym_text(sym_mul(sym_int(bytes), block_elements(b))));
@@ -49,7 +86,7 @@ static const char *address(const struct value *v, int step)
 static void define(struct emitter *e, const struct value *v, const char *name, int step)
 {
     fprintf(e->tensors, "#define %-40s ((%s *)(%s + %s))", name, type_c[v->type],
-            v->buffer->host ? "host" : "arena", address(v, step));
+            v->buffer->host ? "host" : "arena", address(e, v, step));
     fprintf(e->tensors, "  /* %s %s%s%s */\n", c_comment(v->path), c_comment(value_type_text(v, e->p->mesh)),
             v->span.file ? "  " : "", v->span.file ? c_comment(span_where(v->span)) : "");
 }

@@ -24,15 +24,9 @@ static struct plan plan_with(const struct plan *of, const struct choice *c)
 }
 
 /* Slots of the order from a forward to the last that reads what it saved, all chunks, in whole stages. */
-static double kept(const struct rolled *order, const struct plan *p)
+static double kept(const struct rolled *order, const struct plan *p, int stages)
 {
-    int slots = 0;
-    for (int c = 0; c < plan_chunks(p); c++) {
-        int back = rolled_slots(order, PHASE_FORWARD, c, PHASE_BACKWARD, c);
-        int weight = p->split_backward ? rolled_slots(order, PHASE_FORWARD, c, PHASE_WEIGHT, c) : 0;
-        slots += back > weight ? back : weight;
-    }
-    return (double)slots / plan_chunks(p);
+    return (double)rolled_kept(order, stages, (int)p->microbatches, plan_chunks(p), p->split_backward) / plan_chunks(p);
 }
 
 static struct comparison compare_one(const struct plan *of, const struct choice *c)
@@ -45,7 +39,7 @@ static struct comparison compare_one(const struct plan *of, const struct choice 
         .chosen = of->schedule == c->kind && plan_chunks(of) == c->chunks,
     };
     for (int s = 0; s < t->stages; s++) {
-        double span = timetable_span_bubble(t, s), here = kept(&t->order[s], &p);
+        double span = timetable_span_bubble(t, s), here = kept(&t->order[s], &p, t->stages);
         it.span = span > it.span ? span : it.span;
         it.first = s ? it.first : here;
         it.most = here > it.most ? here : it.most;

@@ -26,4 +26,8 @@ int rolled_shorten(const struct rolled *r, int skip, struct rolled *out);
  * not done to the newest one that `from` has started. Micro-batch i lies in slot i mod that number. The cost does not
  * depend on the length of the loops. */
 int rolled_slots(const struct rolled *r, enum phase from, int from_chunk, enum phase to, int to_chunk);
+
+/* Slots for what every chunk keeps from its forward to its backward, or weight phase: chunk by chunk, or fewer where the chunks
+ * share them. pool.c */
+int rolled_kept(const struct rolled *r, int stages, int microbatches, int chunks, bool splits);
 #endif

@@ -56,6 +56,36 @@ static void bubbles(void **state)
         }
 }
 
+/* The chunks of a stage together keep what is published: 2p half-size micro-batches under zb_v, the
+ * warm-up and one more under interleaved; the tables of slots do not grow with micro-batches. */
+static void chunks_share_slots(void **state)
+{
+    for (size_t i = 0; i < 5; i++) {
+        int p = sizes[i][0], m = sizes[i][1];
+        struct timetable *vee = run(SCHEDULE_ZB_V, 2, p, m);
+        for (int s = 0; s < p; s++)
+            assert_int_equal(rolled_kept(&vee->order[s], p, m, 2, true), 2 * p);
+        for (int v = 2; v <= 4; v += 2) {
+            struct timetable *t = run(SCHEDULE_INTERLEAVED, v, p, m);
+            for (int s = 0; s < p; s++) {
+                int most = 2 * (p - s - 1) + (v - 1) * p + 1;
+                assert_int_equal(rolled_kept(&t->order[s], p, m, v, false), most < v * m ? most : v * m);
+            }
+        }
+    }
+    for (int m = 400; m <= 800; m += 400) {
+        struct timetable *t = run(SCHEDULE_ZB_V, 2, 4, m);
+        struct root *actors[2] = {NULL, NULL};
+        for (int c = 0; c < 2; c++)
+            for (enum phase f = PHASE_FORWARD; f <= PHASE_WEIGHT; f++)
+                arrput(actors[c], ((struct root){.phase = f, .chunk = c}));
+        struct slot_pool *pool = slot_pool_make(&t->order[0], 4, m, actors, 2);
+        assert_non_null(pool);
+        assert_int_equal(pool->slots, 8);
+        assert_true(pool->places <= 16);
+    }
+}
+
 /* Most firings of `from` under way on a stage, none of `to` done for them. */
 static int in_flight(const struct rolled *order, enum phase from, enum phase to)
 {
@@ -249,7 +279,7 @@ static void no_slots_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bubbles), cmocka_unit_test(slots_are_kept), cmocka_unit_test(any_numbers_run_to_the_end),
+        cmocka_unit_test(bubbles), cmocka_unit_test(chunks_share_slots), cmocka_unit_test(slots_are_kept), cmocka_unit_test(any_numbers_run_to_the_end),
         cmocka_unit_test(carried_on_equals_run), cmocka_unit_test(rolls_unroll), cmocka_unit_test(rolls_do_not_grow),
         cmocka_unit_test(shortened), cmocka_unit_test(saturated_is_as_good),
         cmocka_unit_test(no_slots_blocks),
