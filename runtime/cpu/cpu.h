@@ -36,7 +36,7 @@ void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes);
 enum fl_thread_slot { FL_SCRATCH_ROWS, FL_SCRATCH_PRODUCT, FL_THREAD_SLOTS };
 void *fl_thread_scratch_of(enum fl_thread_slot slot, int64_t bytes);
 static inline void *fl_thread_scratch(int64_t bytes) { return fl_thread_scratch_of(FL_SCRATCH_ROWS, bytes); }
-int64_t fl_scratch_bytes(void);                      /* held by all of them */
+int64_t fl_scratch_bytes(void);                      /* held by all of them but for products */
 int64_t fl_links_bytes(void);                        /* held by the slots of links */
 void fl_scratch_threads(int n);                      /* before the first parallel region */
 #endif

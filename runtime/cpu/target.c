@@ -91,6 +91,7 @@ void *fl_thread_scratch_of(enum fl_thread_slot slot, int64_t bytes)
     return mine->p;
 }
 
+/* Without what products pack operands in: as a BLAS of its own would, and as much as the machine's caches say. */
 int64_t fl_scratch_bytes(void)
 {
     int64_t sum = 0;
@@ -98,7 +99,7 @@ int64_t fl_scratch_bytes(void)
         sum += shared[i].bytes;
     for (int t = 0; per_thread && t < nthreads; t++)
         for (int i = 0; i < FL_THREAD_SLOTS; i++)
-            sum += per_thread[t][i].bytes;
+            sum += i == FL_SCRATCH_PRODUCT ? 0 : per_thread[t][i].bytes;
     return sum;
 }
 
