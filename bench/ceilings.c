@@ -1,7 +1,9 @@
 /* ceilings T D F V N H: what this machine can do at most, measured now: sgemm at the shapes of a GPT (N sequences of T tokens,
  * width D, hidden F, vocabulary V, H heads) on one thread, copy bandwidth, all-reduce of 16 MiB and a round trip of a cache line
  * between two ranks. Started by mpirun with 1 or 2 ranks; medians of some repeats. */
+#ifdef OPENBLAS
 #include <cblas.h>
+#endif
 #include <mpi.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,6 +36,7 @@ static float *numbers(size_t n)
     return x;
 }
 
+#ifdef OPENBLAS
 static void product(const char *what, int m, int n, int k)
 {
     float *a = numbers((size_t)m * (size_t)k), *b = numbers((size_t)k * (size_t)n), *c = numbers((size_t)m * (size_t)n);
@@ -47,6 +50,12 @@ static void product(const char *what, int m, int n, int k)
     printf("    sgemm %-10s %6d x %-6d x %-6d %8.1f GFLOP/s\n", what, m, n, k, 2e-9 * m * n * k / median(s));
     free(a), free(b), free(c);
 }
+#else
+static void product(const char *what, int m, int n, int k)
+{
+    printf("    sgemm %-10s %6d x %-6d x %-6d      OpenBLAS is not installed\n", what, m, n, k);
+}
+#endif
 
 static void copy(void)
 {

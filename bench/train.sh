@@ -22,18 +22,18 @@ while [ $# -gt 1 ]; do
 done
 [ $# = 0 ] || { sed -n '2,3s/^# //p' "$0"; exit 2; }
 [ ${#models[@]} -gt 0 ] || models=(tiny small gpt2)
-build=${BUILD:-build}
+build=${BUILD:-build} cores=$(nproc)
 [ -x "$build/flowc" ] || { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$cores" --target flowc; }
 . scripts/mpi-env.sh
 work=$build/bench
 rm -rf "$work"
 mkdir -p "$work"
-cores=$(nproc)
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=true OMP_PLACES=cores
 torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null || true)
 compiles=$("$python" -c 'import torch; print(int(hasattr(torch, "compile")))' 2>/dev/null || true)
 echo "$("$build/flowc" --version | head -n 1), PyTorch ${torch:-none}, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $cores cores"
-mpicc -O2 -o "$work/ceilings" bench/ceilings.c $(pkg-config --cflags --libs openblas)
+blas=$(pkg-config --cflags --libs openblas 2>/dev/null) && blas="-DOPENBLAS $blas" || blas=
+mpicc -O2 -o "$work/ceilings" bench/ceilings.c $blas
 
 # seconds NAME ROUND FILE: the run's median without its first two steps goes to NAME's list
 seconds() {

@@ -7,6 +7,7 @@
 #include "check.h"
 #include "fl_random.h"
 #include "gather.h"
+#include "normals.h"
 #include "shards.h"
 #include <math.h>
 #include <mpi.h>
@@ -17,26 +18,12 @@
 
 struct drawing { const struct fl_param *p; float *to; uint64_t key; uint32_t block; };
 
-/* fl_normal, but a pair of neighbouring indices at once: they share their words, logarithm and root. */
-static void draw_normal(float *to, double std, uint64_t key, uint32_t block, uint64_t index, int64_t n)
-{
-    for (int64_t i = 0; i < n;) {
-        uint64_t pair = (index + (uint64_t)i) >> 1;
-        double u = fl_uniform(key, -1, block, 2 * pair), v = fl_uniform(key, -1, block, 2 * pair + 1);
-        double r = sqrt(-2 * log(u)), angle = 6.283185307179586476925 * v;
-        if (((index + (uint64_t)i) & 1) == 0)
-            to[i++] = (float)(std * (r * cos(angle)));
-        if (i < n && (index + (uint64_t)i) >> 1 == pair)
-            to[i++] = (float)(std * (r * sin(angle)));
-    }
-}
-
 static void draw_row(void *context, int64_t at, int64_t index, int64_t n)
 {
     struct drawing *c = context;
     const struct fl_param *p = c->p;
     if (p->init == FL_NORMAL) {
-        draw_normal(c->to + at, p->init_a, c->key, c->block, (uint64_t)index, n);
+        fl_normals(c->to + at, p->init_a, c->key, -1, c->block, (uint64_t)index, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -52,23 +39,30 @@ static void draw_row(void *context, int64_t at, int64_t index, int64_t n)
 void fl_weights_init(struct fl_run *run, uint64_t seed)
 {
     const struct fl_class *class = run->rank->class_;
+    float *part = NULL;                              /* one for all: fresh memory costs more than what is drawn into it */
+    int64_t room = -1;
     for (int i = 0; i < class->nparam; i++) {
         const struct fl_param *p = &class->param[i];
         if (p->tensor.type != FL_F32)
             FL_FAIL("store it as f32", "parameter %s is not f32", p->tensor.path);
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
         int64_t n = fl_box_count(&p->tensor, &box);
-        float *part = fl_alloc(n * (int64_t)sizeof(float));
+        if (n > room) {
+            free(part);
+            part = fl_alloc(n * (int64_t)sizeof(float));
+            room = n;
+        }
         for (int64_t own = 0; own < fl_blocks_own(p); own++) {
             struct drawing c = { .p = p,
                                  .to = part,
                                  .key = fl_key(seed, fl_hash(p->tensor.path)),
                                  .block = (uint32_t)fl_block_number(p, own) };
+            memset(part, 0, (size_t)n * sizeof(float));
             fl_box_rows(&p->tensor, &box, draw_row, &c);
             fl_block_put_held(run, p, own, part, &box);
         }
-        free(part);
     }
+    free(part);
 }
 
 void fl_weights_check_held(const struct fl_run *run)

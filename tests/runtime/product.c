@@ -87,14 +87,14 @@ static void check(enum fl_type t, enum fl_type tc, bool tiny)
 static void f32(void **s)
 {
     (void)s;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < 25; i++)
         check(FL_F32, FL_F32, false);
 }
 
 static void short_types(void **s)
 {
     (void)s;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 25; i++) {
         check(FL_BF16, i % 2 ? FL_BF16 : FL_F32, i % 3 == 0);
         check(FL_F16, i % 2 ? FL_F16 : FL_F32, false);
     }
