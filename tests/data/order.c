@@ -46,6 +46,14 @@ static struct fl_order order(int nfile, const int64_t *length, int64_t n, bool s
     return o;
 }
 
+static void drop(struct fl_order *o)
+{
+    free(o->span);
+    free(o->pattern);
+    free(o->rank);
+    free(o->share);
+}
+
 static const int64_t lengths[] = { 101, 16, 5, 56 };     /* 20, 3, 0 and 11 rows of 5 with one element behind */
 
 /* Every row once in an epoch, the last incomplete batch left out, each epoch in an order of its own. */
@@ -98,7 +106,7 @@ static void test_positions(void **state)
                     assert_int_equal(once.epoch, twice.epoch);
                     assert_int_equal(once.at, twice.at);
                 }
-        free(o.span);
+        drop(&o);
     }
 }
 
@@ -121,7 +129,7 @@ static void test_weights(void **state)
     assert_in_range(count[2], 6, 7);
     for (int r = 1; r < 20; r++)         /* all rows of a file before any of them again */
         assert_true(llabs(used[0][r] - used[0][0]) <= 1);
-    free(o.span);
+    drop(&o);
 }
 
 int main(void)
