@@ -30,6 +30,8 @@ static int group_of(enum phase p)
     return p == PHASE_COUNT ? 0 : p == PHASE_SETUP ? 1 : p == PHASE_UPDATE ? 3 : 2;
 }
 
+struct drawn { int members; struct root *const *actors; struct slot_pool *pool; };     /* pool NULL: there is none */
+
 struct work {
     struct module *m;
     struct physical *p;
@@ -42,6 +44,7 @@ struct work {
     bool sequential;             /* the order of train */
     struct root **actors;        /* by buffer id: stb_ds arrays of the loop's actors that touch it, in train */
     int slots[PHASES][MAX_CHUNK][PHASES][MAX_CHUNK];       /* between two actors; 0: not asked yet */
+    struct drawn *drawn;         /* stb_ds array: slots that chunks share, by what touches them */
 };
 
 static int slots_between(struct work *w, struct root from, struct root to)
@@ -82,6 +85,29 @@ static bool may_share_slots(const struct work *w, const struct buffer *b)
     return arrlen(w->actors[b->id]) > 1 && b->last >= 0 && !b->pool && !b->host && !b->persistent && !b->constant && !b->bucket;
 }
 
+static bool same_actors(struct root *const *a, struct root *const *b, int members)
+{
+    for (int k = 0; k < members; k++) {
+        if (arrlen(a[k]) != arrlen(b[k]))
+            return false;
+        for (int i = 0; i < arrlen(a[k]); i++)
+            if (!same_actor(a[k][i], b[k][i]))
+                return false;
+    }
+    return true;
+}
+
+/* Slots for registers of these actors; many ask for the same. */
+static struct slot_pool *pool_of(struct work *w, struct root *const *actors, int members)
+{
+    for (int i = 0; i < arrlen(w->drawn); i++)
+        if (w->drawn[i].members == members && same_actors(w->drawn[i].actors, actors, members))
+            return w->drawn[i].pool;
+    struct slot_pool *pool = slot_pool_make(&w->s->order, w->p->nstage, w->p->mesh->axis[w->p->mesh->mb].size, actors, members);
+    arrput(w->drawn, ((struct drawn){members, actors, pool}));
+    return pool;
+}
+
 /* What the chunks keep of one value shares slots, where they need fewer so. */
 static void share_slots(struct work *w)
 {
@@ -98,9 +124,12 @@ static void share_slots(struct work *w)
             }
         if (arrlen(group) < 2)
             continue;
-        struct slot_pool *pool = slot_pool_make(&w->s->order, w->p->nstage, w->p->mesh->axis[w->p->mesh->mb].size, actors,
-                                                (int)arrlen(group));
-        for (int k = 0; pool && pool->slots < apart && k < arrlen(group); k++) {
+        struct slot_pool *like = pool_of(w, actors, (int)arrlen(group));
+        if (!like || like->slots >= apart)
+            continue;
+        struct slot_pool *pool = NEW(struct slot_pool);
+        *pool = *like;
+        for (int k = 0; k < arrlen(group); k++) {
             all[group[k]]->pool = pool;
             all[group[k]]->member = k;
             all[group[k]]->slots = pool->slots;
