@@ -18,7 +18,7 @@ for ((trial = 1; trial <= count; trial++)); do
     slow=()
     [ $((trial % 2)) = 0 ] || slow=(env LD_PRELOAD="$slow_disk" SLOW_DISK=30)
     rm -f pid.*
-    timeout 100 mpirun -n "$n" --oversubscribe sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' sh "${slow[@]}" "$plan/run" \
+    timeout "${PATIENCE:-100}" mpirun -n "$n" --oversubscribe sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' sh "${slow[@]}" "$plan/run" \
         --data tokens.bin --quiet --steps $steps --save ck --save-every 2 >out 2>&1 &
     job=$!
     for try in $(seq 400); do

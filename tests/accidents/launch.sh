@@ -52,7 +52,7 @@ asked)
     wait $! || { cat out; fail "exit code $?"; }
     grep -q '^flow: asked to stop' out && [ -e ck/latest ] || { cat out; fail "no checkpoint"; }
     # timeout signals it twice: once itself, once with its group
-    timeout --preserve-status 2 "$work/dp2/launch" --data tokens.bin --save twice --quiet >out 2>&1 || { cat out; fail "exit code $? under timeout"; }
+    timeout --preserve-status 4 "$work/dp2/launch" --data tokens.bin --save twice --quiet >out 2>&1 || { cat out; fail "exit code $? under timeout"; }
     grep -q '^flow: asked to stop' out && [ -e twice/latest ] || { cat out; fail "no checkpoint under timeout"; } ;;
 retries)
     plans dp2_tp2

@@ -15,11 +15,11 @@ build() { # NAME PLAN flags..
 }
 plans() { for plan; do build "$plan" "$plan"; done; }
 ranks() { sed -n 's/^RANKS := //p' "$1/Makefile"; }
-run() { timeout 100 mpirun -n "$(ranks "$1")" --oversubscribe "$1/run" --data tokens.bin --quiet "${@:2}"; } # NAME args..
+run() { timeout "${PATIENCE:-100}" mpirun -n "$(ranks "$1")" --oversubscribe "$1/run" --data tokens.bin --quiet "${@:2}"; } # NAME args..
 # start NAME args..: in the background; job and pid.RANK tell of it once it runs. What it says goes to out.
 start() {
     rm -f pid.*
-    timeout 100 mpirun -n "$(ranks "$1")" --oversubscribe sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' sh "$1/run" \
+    timeout "${PATIENCE:-100}" mpirun -n "$(ranks "$1")" --oversubscribe sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' sh "$1/run" \
         --data tokens.bin --quiet "${@:2}" >out 2>&1 &
     job=$!
     local n
