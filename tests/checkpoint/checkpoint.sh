@@ -7,6 +7,7 @@
 #   J6      J2 with tensor parallelism
 #   J7      tp 4 to tp 2, again and again: the same bytes every time
 #   J10     J1 with tensor parallelism on both sides, of other widths
+#   Q1      initial weights have the same bits under every layout, on 1, 2 and 4 ranks
 #   U1      dp 4 to dp 2: the reader goes on at the same token
 #   ramp    a run with another N goes on at the same token, shuffled or not
 #   files   every rank writes its part; each file is in the manifest with its checksum; sizes are alike
@@ -96,6 +97,33 @@ FLOW
     near all.jsonl rest.jsonl 6
     run split --steps 10 --resume ck5 --seed 9 --save seed
     ! "$same" ck10/step_000010 seed/step_000010 >log || fail "nothing is drawn" ;;
+Q1)
+    size=
+    perl -e 'print pack "f<*", (1) x 512' >tokens.bin
+    cat >init.flow <<'FLOW'
+dim N = 8, D = 64
+model M(x: f32[N, D]) {
+    param w: f32[D, D] = normal(std = 0.02)
+    param u: f32[D, D] = uniform(-1, 1)
+    return sum(square(x @ w @ u)) / N
+}
+plan one { mesh m = [a: 1, b: 1] }
+plan whole { mesh m = [a: 2, b: 2]; sbp x = {a: S(N)} }
+plan rows { mesh m = [a: 2, b: 1]; sbp w, u = {a: S(0)} }
+plan columns { mesh m = [a: 2, b: 1]; sbp w, u = {a: S(1)} }
+plan both { mesh m = [a: 2, b: 2]; sbp w, u = {a: S(0), b: S(1)} }
+plan turned { mesh m = [a: 2, b: 2]; sbp w, u = {a: S(1), b: S(0)} }
+plan twice { mesh m = [a: 2, b: 2]; sbp w, u = {(a, b): S(0)} }
+plan shares { mesh m = [a: 2, b: 2]; sbp x = {a: S(N)}; shard parameters over a }
+train { data { x = raw("tokens.bin", f32) }; steps 1; optimizer adamw { lr = 0.1 }; seed 1 }
+FLOW
+    for plan in one whole rows columns both turned twice shares; do
+        build $plan $plan init.flow
+        run $plan --steps 0 --export $plan.st
+        cmp one.st $plan.st || fail "$plan begins with other weights"
+    done
+    run one --steps 0 --seed 2 --export other.st
+    ! cmp -s one.st other.st || fail "the seed changes nothing" ;;
 J1) across tp2_pp2_uneven dp4 zero1 single ;;
 J2) halves zero1 ;;
 J6) halves tp2 ;;
