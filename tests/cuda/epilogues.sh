@@ -3,15 +3,10 @@
 # them are one call, and so are products over two batch dims. The losses are those of the cpu target, and those without any
 # epilogue; objects of the double are in BUILD.
 set -eu
-flowc=$1 build=$2 work=$3
+flowc=$1 double=$2 work=$3
 here=$(cd "$(dirname "$0")" && pwd)
-start=$PWD                              # objects of the double know their sources from here
-. "$here/../../scripts/mpi-env.sh"
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-export OMP_NUM_THREADS=1 FL_DOUBLE_SEED=3 ASAN_OPTIONS=detect_leaks=0
-fail() { echo "FAILED: $*" >&2; exit 1; }
+export FL_DOUBLE_SEED=3
+. "$here/../program.sh"
 perl -e 'print pack "f<*", map { sin($_ * $_) } 0 .. 3 * 4 * 8 * 16 - 1' >x.bin
 "$flowc" "$here/epilogues.flow" --plan short --emit=fuse >short.text
 for why in 'product + bias$' 'product + bias + residual$' 'product + bias, gelu, whose operand is kept$' 'product + bias, relu$' \
@@ -22,15 +17,13 @@ done
 grep -q 'in f32 the activation is computed by a kernel of its own' full.text || fail "no reason in f32"
 grep -q 'bias_grad\|gelu_grad.*one call' full.text && fail "f32 takes more along than a bias"
 for plan in short full; do
-    "$flowc" "$here/epilogues.flow" --plan $plan --target cuda -o cuda 2>said || { cat said; fail "$plan"; }
+    build cuda cuda "$here/epilogues.flow" $plan
     [ "$(grep -c 'fl_gemm_epilogue(' cuda/class_0.cu)" = "$(grep -c 'contraction(' $plan.text)" ] || fail "$plan: not all in one call"
     grep -q '\.nbatch = 2' cuda/class_0.cu || fail "$plan: no product over two batch dims"
-    make -s -C "$start" -f "$here/double/double.mk" PROGRAM="$work/cuda" BUILD="$build"
-    cuda/run.double --quiet --steps 3 --metrics with.jsonl
-    FL_DOUBLE_LT=none cuda/run.double --quiet --steps 3 --metrics without.jsonl
-    "$flowc" "$here/epilogues.flow" --plan $plan --target cpu -o cpu 2>said || { cat said; fail "$plan"; }
-    make -s -C cpu ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-    cpu/run --quiet --steps 3 --metrics cpu.jsonl
+    run cuda --steps 3 --metrics with.jsonl
+    FL_DOUBLE_LT=none run cuda --steps 3 --metrics without.jsonl
+    build cpu cpu "$here/epilogues.flow" $plan
+    run cpu --steps 3 --metrics cpu.jsonl
     near=1e-5
     [ $plan = full ] || near=1e-2
     for with in with without; do
@@ -40,6 +33,4 @@ for plan in short full; do
             fail "$plan, $with epilogues: other numbers"
     done
 done
-cd /
-rm -rf "$work"
-echo ok
+finish

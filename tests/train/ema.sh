@@ -4,14 +4,8 @@
 # program has the averages of the cpu one.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../../scripts/mpi-env.sh"
 flowc=$1 tied=$2 work=$3 double=${4:-}
-start=$PWD
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-export OMP_NUM_THREADS=1 FL_DOUBLE_SEED=1 ASAN_OPTIONS=detect_leaks=0
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$here/../program.sh"
 awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521; printf "%c%c", x % 60 + 1, 0 } }' >tokens.bin
 sed 's/^    clip_norm .*/&; ema 0.8/; s/steps 6/steps 4/' "$tied" >ema.flow
 cat >>ema.flow <<'FLOW'
@@ -20,23 +14,13 @@ plan short { mesh m = [dp: 2]; microbatches 2 over N; sbp tokens, targets = {dp:
 plan host { mesh m = [dp: 2]; microbatches 2 over N; sbp tokens, targets = {dp: S(N)}; shard optimizer over dp
             offload optimizer, parameters to host }
 FLOW
-build() { # DIR PLAN FILE TARGET
-    "$flowc" "$3" --plan "$2" --target "$4" -o "$1" 2>log || { cat log; fail "$1 does not compile"; }
-    if [ "$4" = cpu ]; then make -s -C "$1" ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-    else make -s -C "$start" -f "$here/../cuda/double/double.mk" PROGRAM="$work/$1" BUILD="$double"; fi
-}
-run() { # DIR args..
-    local program=$1/run
-    [ -e "$program" ] || program=$program.double
-    mpirun -n "$(sed -n 's/^RANKS := //p' "$1/Makefile")" --oversubscribe "$program" --quiet "${@:2}" >text || fail "$*"
-}
 held_loss() { sed -n 's/.*"eval_loss": \([-+.e0-9]*\).*/\1/p' "$1" | tail -1; }
 same_loss() { # a b TOLERANCE
     awk -v a="$(held_loss "$1")" -v b="$(held_loss "$2")" -v t="$3" 'BEGIN { exit !(a > 0 && b > 0 && (a - b) ^ 2 <= t * t) }' ||
         fail "evaluation: $(held_loss "$1") in $1 and $(held_loss "$2") in $2"
 }
 near() { perl "$here/near.pl" "$@" >gap 2>&1 || fail "$*: $(cat gap)"; }
-build one one ema.flow cpu
+build one cpu ema.flow one
 for k in 1 2 3 4; do run one --steps $k --export "w$k.st"; done
 run one --export one.st --ema --metrics one.jsonl
 near average 0.8 w1.st w2.st w3.st w4.st one.st
@@ -44,26 +28,26 @@ if [ -n "$double" ]; then
     for plan in zero2_pp2_dp2 short; do
         # in 16 bits what a product takes along is rounded once less: here the parts one after the other, as on the cpu
         if [ $plan = short ]; then export FL_DOUBLE_LT=none; fi
-        build cuda $plan ema.flow cuda
-        build cpu $plan ema.flow cpu
+        build cuda cuda ema.flow $plan
+        build cpu cpu ema.flow $plan
         for target in cuda cpu; do run $target --export $target.st --ema --metrics $target.jsonl; done
         near 2e-5 cuda.st cpu.st
         same_loss cuda.jsonl cpu.jsonl 1e-4
         rm -rf cuda cpu *.jsonl
     done
-    echo ok
+    finish
     exit
 fi
 # what is evaluated is what is exported
 sed 's/; ema 0.8//; s/weights ema//; s/lr = 1e-2/lr = 0/' ema.flow >still.flow
-build still one still.flow cpu
+build still cpu still.flow one
 run still --load one.st --steps 1 --metrics still.jsonl
 same_loss one.jsonl still.jsonl 2e-6
 run still --load w4.st --steps 1 --metrics last.jsonl
 [ "$(held_loss last.jsonl)" != "$(held_loss still.jsonl)" ] || fail "the averages are the weights"
 ! (run still --steps 1 --export x.st --ema) 2>said || fail "averages of a program that keeps none"
 for plan in zero2_pp2_dp2 host short; do
-    build $plan $plan ema.flow cpu
+    build $plan cpu ema.flow $plan
     run $plan --export $plan.st --ema --metrics $plan.jsonl
     [ $plan = short ] || near 2e-5 one.st $plan.st
     [ $plan = short ] || same_loss one.jsonl $plan.jsonl 5e-6
@@ -74,6 +58,4 @@ run zero2_pp2_dp2 --resume half --export again.st --ema
 cmp zero2_pp2_dp2.st again.st || fail "a resumed run has other averages"
 run one --resume half --export across.st --ema
 near 2e-5 one.st across.st
-cd /
-rm -rf "$work"
-echo ok
+finish

@@ -3,20 +3,12 @@
 # a run that goes on takes steps back there as well; flow-report makes a page of it; a terminal gets one line.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../../scripts/mpi-env.sh"
 flowc=$1 report=$2 read_events=$3 work=$4
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-export OMP_NUM_THREADS=1
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$here/../program.sh"
 cat "$here"/*.sh "$here"/*.c | perl -0777 -ne 'print pack "v*", unpack "C*", $_' >text.bin
-"$flowc" "$here/../../examples/gpt/gpt.flow" --plan dp2_tp2 --cluster here --set V=256 --set T=16 --set D=32 --set H=4 --set L=2 --set N=8 \
-    --set M=2 -o out --target cpu
-make -s -C out ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-run() { mpirun -n 4 --oversubscribe out/run --data text.bin --eval-data text.bin --quiet --metrics m.jsonl --prometheus run.prom --tensorboard tb "$@" \
-    >log 2>&1 || { cat log; fail "$*"; }; }
-run --steps 25 --save ck
+build out cpu "$here/../../examples/gpt/gpt.flow" dp2_tp2 --cluster here --set V=256 --set T=16 --set D=32 --set H=4 --set L=2 --set N=8 --set M=2
+watched() { run out --data text.bin --eval-data text.bin --metrics m.jsonl --prometheus run.prom --tensorboard tb "$@"; }
+watched --steps 25 --save ck
 perl "$here/prometheus.pl" run.prom || fail "run.prom"
 [ ! -e run.prom.part ] || fail "something is left"
 last() { sed -n "s/.*\"$1\": \([-0-9.e+]*\).*/\1/p" m.jsonl | tail -1; }
@@ -48,7 +40,7 @@ grep -q '^25 eval/loss ' events && grep -q '^25 eval/perplexity ' events || fail
 cp tb/events.* broken && printf '\1' | dd of=broken bs=1 seek=300 conv=notrunc status=none
 "$read_events" broken >/dev/null 2>&1 && fail "a broken event file is read"
 rm -f tb/events.*
-run --steps 27 --resume ck
+watched --steps 27 --resume ck
 "$read_events" tb/events.* >events
 grep -q '^start 26$' events && [ "$(awk '$2 == "train/loss"' events | wc -l)" = 2 ] || fail "resumed: $(cat events)"
 if python3 -c 'import tensorboard' 2>/dev/null; then
@@ -77,10 +69,9 @@ if [ -n "$browser" ]; then
 fi
 # a terminal: one line that is rewritten, and cut where the terminal ends
 if command -v script >/dev/null; then
-    "$flowc" "$here/../../examples/mlp/mlp.flow" --plan single -o one --target cpu
-    make -s -C one ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
+    build one cpu "$here/../../examples/mlp/mlp.flow" single
     TERM=xterm script -qec 'one/run --data text.bin --steps 40' tty >/dev/null </dev/null || fail "on a terminal: $(cat tty)"
     perl -0777 -ne 'my @shown = /\r\e\[\?7lstep (\d+)\/40  loss [^\n\r\e]*  eta \w+\e\[K\e\[\?7h/g; exit !(@shown && @shown <= 40 && $shown[-1] == 40 && !/step \d+\/40[^\e]*\n/)' tty ||
         fail "the live line: $(cat -v tty | tail -5)"
 fi
-echo ok
+finish

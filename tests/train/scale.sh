@@ -4,32 +4,14 @@
 # through them; a run that is resumed has the numbers of one that nobody stopped; f16 without a scale has no gradient where
 # gradients are small; bf16 has no scale.
 set -eu
-flowc=$1 work=$2 target=$3 build=${4-}
+flowc=$1 work=$2 target=$3 double=${4-}
 here=$(cd "$(dirname "$0")" && pwd)
-start=$PWD                              # objects of the double know their sources from here
-. "$here/../../scripts/mpi-env.sh"
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-export OMP_NUM_THREADS=1 FL_DOUBLE_SEED=3 ASAN_OPTIONS=detect_leaks=0
-fail() { echo "FAILED: $*" >&2; exit 1; }
+export FL_DOUBLE_SEED=3
+. "$here/../program.sh"
 perl -e 'print pack "f<*", map { sin($_ * $_) } 0 .. 12 * 8 * 12 - 1' >x.bin
-compile() { # plan, as, settings..
-    "$flowc" "$here/scale.flow" --plan "$1" --target "$target" -o "$2" "${@:3}" 2>said || { cat said; fail "$1"; }
-    if [ "$target" = cpu ]; then
-        make -s -C "$2" ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-    else
-        make -s -C "$start" -f "$here/../cuda/double/double.mk" PROGRAM="$work/$2" BUILD="$build"
-    fi
-}
-run() { # as, args..
-    local program=$1/run
-    [ "$target" = cpu ] || program=$program.double
-    mpirun -n "$(sed -n 's/^RANKS := //p' "$1/Makefile")" --oversubscribe "$program" --quiet "${@:2}" 2>>text
-}
 field() { sed -n "s/.*\"$1\": *\\([-+.e0-9a-z]*\\).*/\\1/p" "$2"; }
 for plan in one dp2 tp2 pp2; do
-    compile $plan $plan
+    build $plan "$target" "$here/scale.flow" $plan
     run $plan --steps 12 --metrics $plan.jsonl
     field loss_scale $plan.jsonl >$plan.scale
     cmp one.scale $plan.scale || fail "$plan: other scales"
@@ -49,22 +31,20 @@ run dp2 --steps 12 --resume ck --metrics rest.jsonl
 for name in loss grad_norm loss_scale; do
     cmp <(field $name dp2.jsonl | tail -7) <(field $name rest.jsonl) || fail "resumed with another $name"
 done
-compile wide wide
+build wide "$target" "$here/scale.flow" wide
 run wide --steps 5 --resume ck --save between                       # f32 hands on what it has no use for
 run one --steps 6 --resume between --metrics again.jsonl
 cmp <(field loss_scale dp2.jsonl | sed -n 6p) <(field loss_scale again.jsonl) || fail "f32 lost the scale"
 
-compile one without --set small=1e-11 --set start=1
+build without "$target" "$here/scale.flow" one --set small=1e-11 --set start=1
 run without --steps 1 --metrics without.jsonl
-compile one with --set small=1e-11
+build with "$target" "$here/scale.flow" one --set small=1e-11
 run with --steps 1 --metrics with.jsonl
-compile wide true --set small=1e-11
+build true "$target" "$here/scale.flow" wide --set small=1e-11
 run true --steps 1 --metrics true.jsonl
 paste <(field grad_norm without.jsonl) <(field grad_norm with.jsonl) <(field grad_norm true.jsonl) | awk '
     { print; d = $2 - $3; exit !($1 < 0.5 * $3 && d * d < 1e-4 * $3 * $3) }' || fail "small gradients"
-compile brain brain
+build brain "$target" "$here/scale.flow" brain
 run brain --steps 1 --metrics brain.jsonl
 grep -q loss_scale brain.jsonl && fail "bf16 has a scale"
-cd /
-rm -rf "$work"
-echo ok
+finish

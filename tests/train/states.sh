@@ -1,17 +1,11 @@
 #!/usr/bin/env bash
 # states.sh FLOWC WORK [DOUBLE]: states that a step updates, at the top and in the blocks of a repeat, are the same under every plan, with
-# and without micro-batches, and where a pipeline reads one on its first stage that its last stage makes; they are what the definition says; they are saved, resumed, exported and loaded, and evaluation
-# reads them; a step that is skipped leaves them.
+# and without micro-batches, and where a pipeline reads one on its first stage that its last stage makes; they are what the
+# definition says; they are saved, resumed, exported and loaded, and evaluation reads them; a step that is skipped leaves them.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../../scripts/mpi-env.sh"
 flowc=$1 work=$2 double=${3:-}
-start=$PWD
-rm -rf "$work"
-mkdir -p "$work"
-cd "$work"
-export OMP_NUM_THREADS=1 FL_DOUBLE_SEED=1 ASAN_OPTIONS=detect_leaks=0
-fail() { echo "FAILED: $*" >&2; exit 1; }
+. "$here/../program.sh"
 perl -e 'print pack "f<*", map { 1.5 + sin($_ * $_) } 0 .. 287' >x.bin
 perl -e 'print pack "f<*", map { $_ == 60 ? 9**9**9 : 1.5 + sin($_ * $_) } 0 .. 143' >inf.bin
 cat >base.flow <<'FLOW'
@@ -55,16 +49,6 @@ evaluate every 5 { data { x = raw("x.bin", f32) }; steps 2 }
 FLOW
 sed 's/READ_MEAN/mean/; s/READ_VAR/var/' base.flow >running.flow
 sed 's/READ_MEAN/in_train(m, mean)/; s/READ_VAR/in_train(mean(square(x), axis = N) - square(m), var)/' base.flow >batch.flow
-build() { # DIR PLAN FILE TARGET
-    "$flowc" "$3" --plan "$2" --target "$4" -o "$1" 2>log || { cat log; fail "$3 under $2 does not compile"; }
-    if [ "$4" = cpu ]; then make -s -C "$1" ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-    else make -s -C "$start" -f "$here/../cuda/double/double.mk" PROGRAM="$work/$1" BUILD="$double"; fi
-}
-run() { # DIR args..
-    local program=$1/run
-    [ -e "$program" ] || program=$program.double
-    mpirun -n "$(sed -n 's/^RANKS := //p' "$1/Makefile")" --oversubscribe "$program" --quiet "${@:2}" >text 2>&1 || { cat text; fail "$*"; }
-}
 held_loss() { sed -n 's/.*"eval_loss": \([-+.e0-9]*\).*/\1/p' "$1" | tail -1; }
 near() { perl "$here/near.pl" "$@" >gap 2>&1 || fail "$*: $(cat gap)"; }
 same_loss() {
@@ -77,10 +61,10 @@ for kind in running batch; do
     plans='dp2 tp2 mb4 dp2_tp2_pp2 turns pp2_dp2'
     [ $kind = running ] || plans='dp2 tp2'                # a step's own statistics are not known before its last micro-batch
     [ -z "$double" ] || plans=${plans##* }
-    build one one $kind.flow cpu
+    build one cpu $kind.flow one
     run one --export one.st --metrics one.jsonl
     for plan in $plans; do
-        build $plan $plan $kind.flow $target
+        build $plan $target $kind.flow $plan
         run $plan --export $plan.st --metrics $plan.jsonl
         near 2e-5 one.st $plan.st
         same_loss one.jsonl $plan.jsonl
@@ -89,7 +73,7 @@ for kind in running batch; do
     mv one one_$kind
     rm -f one.jsonl
 done
-[ -z "$double" ] || { echo ok && exit; }
+[ -z "$double" ] || { finish && exit; }
 # by the definition: the mean of rows 0 .. 7, then of 8 .. 15, half and half
 run one_running --steps 2 --export two.st
 perl -e 'my @x = map { 1.5 + sin($_ * $_) } 0 .. 95; my @c;
@@ -106,6 +90,4 @@ cmp whole.st loaded.st || fail "states are not loaded"
 run one_running --data inf.bin --steps 1 --export before.st
 run one_running --data inf.bin --steps 2 --export after.st
 grep -q 'step 2 is skipped' text && cmp before.st after.st || fail "a skipped step updates: $(cat text)"
-cd /
-rm -rf "$work"
-echo ok
+finish
