@@ -23,6 +23,8 @@ done
 [ $# = 0 ] || { sed -n '2,3s/^# //p' "$0"; exit 2; }
 [ ${#models[@]} -gt 0 ] || models=(tiny small gpt2)
 build=${BUILD:-build} cores=$(nproc)
+runtime=                                             # the runtime as the tests built it, with the flags of an output's Makefile
+[ ! -f "$build/libflow_cpu.a" ] || runtime=$(realpath "$build/libflow_cpu.a")
 [ -x "$build/flowc" ] || { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$cores" --target flowc; }
 . scripts/mpi-env.sh
 work=$build/bench
@@ -31,7 +33,7 @@ mkdir -p "$work"
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=true OMP_PLACES=cores
 torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null || true)
 compiles=$("$python" -c 'import torch; print(int(hasattr(torch, "compile")))' 2>/dev/null || true)
-echo "$("$build/flowc" --version | head -n 1), PyTorch ${torch:-none}, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $cores cores"
+echo "flowc, PyTorch ${torch:-none}, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $cores cores"
 blas=$(pkg-config --cflags --libs openblas 2>/dev/null) && blas="-DOPENBLAS $blas" || blas=
 mpicc -O2 -o "$work/ceilings" bench/ceilings.c $blas
 
@@ -83,7 +85,7 @@ for model in "${models[@]}"; do
     compiled() { [ -x "$work/$1/run" ] || {
         "$build/flowc" "$work/gpt.flow" --plan "$1" --target cpu --no-verify -o "$work/$1" --set L=$L --set D=$D --set H=$H --set T=$T \
             --set V=$V --set N=$2 --set M="${3:-1}" --set steps="$steps" --set warmup=1 2>"$work/said" || { cat "$work/said"; exit 1; }
-        make -s -C "$work/$1" -j "$cores" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }; }; }
+        make -s -C "$work/$1" -j "$cores" ${runtime:+RUNTIME="$runtime"} >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }; }; }
     trainers=()
     want() { [ -z "$only" ] || [[ $1 =~ $only ]]; }
     add() { want "$1" && trainers+=("$1") || true; }

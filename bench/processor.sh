@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# bench/processor.sh [--model tiny|small|gpt2]... [--rounds N] [--steps N] [--python PROGRAM]
+# Processor time of one rank of one thread, flowc's program beside PyTorch, f32 and bf16, for machines whose cores other work
+# shares: each trainer runs with 2 steps and with N more, and a step's time is the difference divided by N. In turn, ratios with
+# their least and largest over the rounds.
+set -eu
+cd "$(dirname "$0")/.."
+models=() rounds=3 steps=6 python=python3
+while [ $# -gt 1 ]; do
+    case $1 in
+    --model) models+=("$2") ;;
+    --rounds) rounds=$2 ;;
+    --steps) steps=$2 ;;
+    --python) python=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+[ $# = 0 ] || { sed -n '2p' "$0"; exit 2; }
+[ ${#models[@]} -gt 0 ] || models=(tiny small)
+build=${BUILD:-build}
+. scripts/mpi-env.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1 OMP_PROC_BIND=true OMP_PLACES=cores
+head -c 8000000 /dev/zero >"$work/tokens.bin"
+{ cat examples/gpt/gpt.flow; sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed 's/^plan bf16 /plan bf16_single /; s/dp: 2/dp: 1/'; } |
+    sed '/^ *memory/d' >"$work/gpt.flow"
+# used COMMAND..: seconds of user and system time
+used() { /usr/bin/env time -f '%U %S' -o "$work/time" "$@" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }; awk '{ print $1 + $2 }' "$work/time"; }
+run() { # NAME STEPS
+    case $1 in
+    flowc*) used "$work/$1/run" --data "$work/tokens.bin" --steps "$2" --quiet ;;
+    *) MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 used "$python" bench/torch_gpt.py --blocks $L --width $D \
+        --heads $H --length $T --vocabulary $V --batch 4 --steps "$2" --skip 0 --threads 1 $([ "$1" = eager ] || echo --bf16) ;;
+    esac
+}
+for model in "${models[@]}"; do
+    case $model in
+    tiny) L=4 D=128 H=4 T=64 V=1024 ;;
+    small) L=6 D=384 H=6 T=256 V=8192 ;;
+    gpt2) L=12 D=768 H=12 T=256 V=50257 ;;
+    *) echo "bench: --model tiny, small or gpt2"; exit 2 ;;
+    esac
+    for name in flowc flowc_bf16; do
+        [ $name = flowc ] && plan=single || plan=bf16_single
+        "$build/flowc" "$work/gpt.flow" --plan $plan --target cpu --no-verify -o "$work/$name" --set L=$L --set D=$D --set H=$H --set T=$T \
+            --set V=$V --set N=4 --set M=1 --set warmup=1 2>"$work/said" || { cat "$work/said"; exit 1; }
+        make -s -C "$work/$name" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+    done
+    for round in $(seq "$rounds"); do
+        for name in flowc eager flowc_bf16 eager_bf16; do
+            short=$(run $name 2) long=$(run $name $((2 + steps)))
+            echo "$short $long" | awk -v n="$steps" '{ print ($2 - $1) / n, $1 }' >>"$work/$model.$name"
+        done
+    done
+    echo "$model: processor seconds of a step, of a run of 2 steps (medians of $rounds)"
+    for name in flowc eager flowc_bf16 eager_bf16; do
+        for column in 1 2; do
+            cut -d ' ' -f $column "$work/$model.$name" | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }'
+        done | paste -s -d ' ' | awk -v n=$name '{ printf "    %-12s %8.4f %8.2f\n", n, $1, $2 }'
+    done
+    for type in '' _bf16; do
+        paste -d ' ' "$work/$model.flowc$type" "$work/$model.eager$type" | awk '{ print $3 / $1 }' | sort -g |
+            awk -v t="flowc$type / eager$type" '{ x[NR] = $1 } END { printf "    %-28s %5.2f x  (%.2f to %.2f)\n", t, x[int((NR + 1) / 2)], x[1], x[NR] }'
+    done
+    rm -rf "$work"/flowc "$work"/flowc_bf16
+done
