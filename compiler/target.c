@@ -6,7 +6,7 @@
 const struct target targets[] = {
     {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true, .rows = 512,
      .meeting_bytes = FL_MEETING_BYTES},
-    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .epilogues = true, .resident = true, .rows = 1024},
+    {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .epilogues = true, .resident = true, .vectors = true, .rows = 1024},
     {0},
 };
 

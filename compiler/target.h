@@ -14,6 +14,7 @@ struct target {
     int64_t meeting_bytes;       /* of each rank for each communicator: shared memory in which ranks of one host meet */
     bool epilogues;              /* products take bias, activation and their gradients along (fuse/epilogue.c) */
     bool resident;               /* collectives under way at once must find room on the device together */
+    bool vectors;                /* emitted kernels read and write 16 bytes at a time (flow_dev.h) */
     int rows;                    /* of a product, below which it is noticeably slower */
     bool here;                   /* without a cluster of its own it is predicted for this machine */
 };

@@ -1,6 +1,7 @@
 /* Kernels emitted from expressions: element-wise nodes and fused chains (one loop nest in the order of the result's
  * memory), and products with sums over strided operands (the general contraction, for what no GEMM says). One text
  * serves both targets: FL_FOR1 and FL_FOR2 are loops on a processor and a grid on a GPU. */
+#include "../target.h"
 #include "nest.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,18 +20,20 @@ const char *number_text(double v)
     return mem_printf("%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
 }
 
-/* Opens the loops [0, count) of the nest and says how each loop's variable is written. */
-static void open_loops(FILE *to, const struct nest *n, int count, const char **var)
+/* Opens the loops [0, count) of the nest and says how each loop's variable is written. The innermost goes on by `vector`. */
+static void open_loops(FILE *to, const struct nest *n, int count, int vector, const char **var)
 {
+    const char *head = vector > 1 ? mem_printf("FL_VECTORS%d(%d, ", count > 1 ? 2 : 1, vector) :
+                       count > 1 ? "FL_FOR2(" : "FL_FOR1(";
     struct sym rows = sym_int(1);
     for (int i = 0; i + 1 < count; i++)
         rows = sym_mul(rows, n->extent[i]);
     if (count <= 1) {
-        fprintf(to, "    FL_FOR1(i, %s) {\n", count ? kernel_text(sym_text(n->extent[0])) : "1");
+        fprintf(to, "    %si, %s) {\n", head, count ? kernel_text(sym_text(n->extent[0])) : "1");
         var[0] = "i";
         return;
     }
-    fprintf(to, "    FL_FOR2(r, %s, i, %s) {\n", kernel_text(sym_text(rows)),
+    fprintf(to, "    %sr, %s, i, %s) {\n", head, kernel_text(sym_text(rows)),
             kernel_text(sym_text(n->extent[count - 1])));
     var[count - 1] = "i";
     if (count == 2) {
@@ -106,6 +109,78 @@ static const char *expand(const struct node *n, const char *expr, const char *co
     return s;
 }
 
+/* How many elements a thread takes at a time, so that the shortest of 16 bits or more make one access of 16 bytes: where the
+ * target has such, and along the innermost loop every tensor is contiguous or does not change. 1: one by one. */
+static int vector_of(const struct emitter *e, const struct nest *nest, const struct node *n)
+{
+    int last = nest->loops - 1, nout = (int)arrlen(n->out), least = 4;
+    if (!target_of(e->m)->vectors || last < 0)
+        return 1;
+    for (int t = 0; t < nest->tensors; t++) {
+        const struct value *v = t < nout ? n->out[t] : n->in[t - nout];
+        if (!sym_is(nest->stride[t][last], 1) && (t < nout || !sym_is(nest->stride[t][last], 0)))
+            return 1;
+        if (in_memory(v) && type_bytes[v->type] == 2)
+            least = 2;
+    }
+    int width = 16 / least;
+    struct sym rest = nest->extent[last];
+    return last == 0 || (rest.n == 0 && rest.c % width == 0) ? width : 1;
+}
+
+static const char *expr_of(const struct node *n, int k)
+{
+    const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
+    return expr ? expr : n->op->expr;
+}
+
+/* What goes into result k. */
+static const char *result_text(const struct node *n, int k, const char *const *load)
+{
+    return stored(n->out[k]->type, expand(n, expr_of(n, k), load));
+}
+
+/* Is operand k in an expression? What is shown of a chain may leave some out. */
+static bool is_read(const struct node *n, int k)
+{
+    const char *name = mem_printf("%%%d", k);
+    for (int o = 0; o < arrlen(n->out); o++)
+        for (const char *at = expr_of(n, o); (at = strstr(at, name)); at++)
+            if (at[strlen(name)] < '0' || at[strlen(name)] > '9')
+                return true;
+    return false;
+}
+
+/* The loop's body where a thread takes `width` elements: they are read, all computed, and written. */
+static void vector_body(FILE *to, const struct nest *nest, const struct node *n, int width, const char *const *var)
+{
+    int nin = (int)arrlen(n->in), nout = (int)arrlen(n->out), last = nest->loops - 1;
+    const char **load = NEW_ARRAY(const char *, nin + 1), *end = kernel_text(sym_text(nest->extent[last]));
+    for (int k = 0; k < nin; k++) {
+        const char *outer = nest_index(nest, nout + k, var, 0, last), *from = strcmp(outer, "0") ? mem_printf(" + %s", outer) : "";
+        enum type t = n->in[k]->type;
+        if (!in_memory(n->in[k])) {
+            load[k] = mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
+        } else if (sym_is(nest->stride[nout + k][last], 0) || !is_read(n, k)) {
+            load[k] = loaded(t, mem_printf("a%d[%s]", k, outer));
+        } else {
+            fprintf(to, "        const fl_vector<%s, %d> x%d = fl_vector_load<%d>(a%d%s, i, %s);\n", type_c[t], width, k, width, k,
+                    from, end);
+            load[k] = loaded(t, mem_printf("x%d.at[e]", k));
+        }
+    }
+    for (int k = 0; k < nout; k++)
+        fprintf(to, "        fl_vector<%s, %d> y%d;\n", type_c[n->out[k]->type], width, k);
+    fprintf(to, "        FL_LANES(e, %d, i, %s) {\n", width, end);
+    for (int k = 0; k < nout; k++)
+        fprintf(to, "            y%d.at[e] = %s;\n", k, result_text(n, k, load));
+    fputs("        }\n", to);
+    for (int k = 0; k < nout; k++) {
+        const char *outer = nest_index(nest, k, var, 0, last), *at = strcmp(outer, "0") ? mem_printf(" + %s", outer) : "";
+        fprintf(to, "        fl_vector_store(o%d%s, i, %s, y%d);\n", k, at, end, k);
+    }
+}
+
 void emit_elementwise(struct emitter *e, const struct node *n)
 {
     const struct value *out = n->out[0];
@@ -145,18 +220,19 @@ void emit_elementwise(struct emitter *e, const struct node *n)
     if (n->span.file)
         fprintf(to, "  %s", c_comment(span_where(n->span)));
     fprintf(to, " */\nFL_KERNEL %s(FL_PARAMS %s%s)\n{\n", name, values, args);
-    open_loops(to, nest, nest->loops, var);
-    for (int k = 0; k < nin; k++)
+    int width = vector_of(e, nest, n);
+    open_loops(to, nest, nest->loops, width, var);
+    for (int k = 0; k < nin && width == 1; k++)
         load[k] = in_memory(n->in[k])
                       ? loaded(n->in[k]->type, mem_printf("a%d[%s]", k, nest_index(nest, nout + k, var, 0, nest->loops)))
                       : mem_printf("(%s)", number_text(node_num(n->in[k]->def, "value", 0)));
-    for (int k = 0; k < nout; k++) {
-        const char *expr = node_str(n, k ? mem_printf("expr%d", k) : "expr");
-        const char *text = stored(n->out[k]->type, expand(n, expr ? expr : n->op->expr, load));
-        fprintf(to, "        o%d[%s] = %s;\n", k, nest_index(nest, k, var, 0, nest->loops), text);
-    }
+    for (int k = 0; k < nout && width == 1; k++)
+        fprintf(to, "        o%d[%s] = %s;\n", k, nest_index(nest, k, var, 0, nest->loops), result_text(n, k, load));
+    if (width > 1)
+        vector_body(to, nest, n, width, var);
     fputs("    }\n}\n\n", to);
-    line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name, sym_text(sym_range(out->place, 0, out->ndim)), constants, pass);
+    const char *count = sym_text(sym_range(out->place, 0, out->ndim));
+    line(e, n, "FL_LAUNCH(%s, %s, %s%s);", name, width > 1 ? mem_printf("FL_VECTORS_OF(%d, %s)", width, count) : count, constants, pass);
 }
 
 static bool seen(const struct nest *n, const char *letters, char c, int *at)
@@ -224,7 +300,7 @@ void emit_product(struct emitter *e, const struct node *n, const char *const *le
     FILE *to = e->kernels;
     fprintf(to, "/* %s : %s */\nFL_KERNEL %s(FL_PARAMS %s%s)\n{\n", n->op->name,
             c_comment(value_type_text(n->out[0], e->p->mesh)), name, values, args);
-    open_loops(to, out, out->loops, var);
+    open_loops(to, out, out->loops, 1, var);
     fputs("        float sum = 0;\n", to);
     for (int i = 0; i < sum->loops; i++) {
         inner_var[i] = mem_printf("j%d", i);

@@ -1,4 +1,5 @@
-/* Copies and fills: policy is one thread per element over a grid-stride loop; elements of 1, 2, 4 bytes by template. */
+/* Copies and fills over grid-stride loops: 16 bytes a thread where tensors are dense, else one element; elements of 1, 2, 4 bytes
+ * by template. */
 #include "../flow_rt.h"
 
 /* Where element i of a walk in row-major order lies in the result and in the operand. */
@@ -34,15 +35,25 @@ __global__ void copy_rows(T *y, const T *x, int64_t outer, int64_t ny, int64_t a
 
 template <typename T> __global__ void fill(T *y, T v, int64_t n)
 {
-    FL_GRID_FOR(i, n)
-        y[i] = v;
+    constexpr int W = 16 / sizeof(T);
+    FL_VECTORS1(W, i, n) {
+        fl_vector<T, W> all;
+        FL_LANES(e, W, i, n)
+            all.at[e] = v;
+        fl_vector_store(y, i, n, all);
+    }
 }
 
 template <typename T> __global__ void accumulate(T *acc, const T *x, int64_t n, bool first, enum fl_reduce kind)
 {
-    FL_GRID_FOR(i, n) {
-        float v = fl_load(x[i]), a = first ? v : fl_load(acc[i]);
-        acc[i] = fl_store<T>(first ? v : kind == FL_SUM ? a + v : kind == FL_MAX ? fmaxf(a, v) : fminf(a, v));
+    constexpr int W = 16 / sizeof(T);
+    FL_VECTORS1(W, i, n) {
+        fl_vector<T, W> v = fl_vector_load<W>(x, i, n), a = first ? v : fl_vector_load<W>(acc, i, n);
+        FL_LANES(e, W, i, n) {
+            float b = fl_load(v.at[e]), c = fl_load(a.at[e]);
+            a.at[e] = fl_store<T>(first ? b : kind == FL_SUM ? c + b : kind == FL_MAX ? fmaxf(c, b) : fminf(c, b));
+        }
+        fl_vector_store(acc, i, n, a);
     }
 }
 
@@ -57,8 +68,14 @@ template <typename Y, typename X> __global__ void convert(Y *y, const X *x, stru
 
 template <typename Y, typename X> __global__ void convert_dense(Y *y, const X *x, int64_t n)
 {
-    FL_GRID_FOR(i, n)
-        y[i] = fl_store<Y>(fl_load(x[i]));
+    constexpr int W = 16 / (sizeof(X) < sizeof(Y) ? sizeof(X) : sizeof(Y));
+    FL_VECTORS1(W, i, n) {
+        fl_vector<X, W> from = fl_vector_load<W>(x, i, n);
+        fl_vector<Y, W> to;
+        FL_LANES(e, W, i, n)
+            to.at[e] = fl_store<Y>(fl_load(from.at[e]));
+        fl_vector_store(y, i, n, to);
+    }
 }
 
 __global__ void positions(int32_t *y, int64_t base, int64_t n)
@@ -87,7 +104,7 @@ static void launch_rows(void *y, const void *x, int64_t outer, int64_t ny, int64
 extern "C" void fl_fill(float *y, float v, int64_t n)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(fill<float>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, v, n);
+        FL_LAUNCH_GRID(fill<float>, fl_blocks_for(n, 4 * FL_BLOCK), FL_BLOCK, y, v, n);
 }
 
 extern "C" void fl_fill_bytes(void *y, int byte, int64_t n)
@@ -122,37 +139,37 @@ extern "C" void fl_take(void *y, const void *x, int64_t outer, int64_t nx, int64
 extern "C" void fl_accumulate(float *acc, const float *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(accumulate<float>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+        FL_LAUNCH_GRID(accumulate<float>, fl_blocks_for(n, 4 * FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
 }
 
 extern "C" void fl_accumulate_bf16(fl_bf16 *acc, const fl_bf16 *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(accumulate<fl_bf16>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+        FL_LAUNCH_GRID(accumulate<fl_bf16>, fl_blocks_for(n, 8 * FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
 }
 
 extern "C" void fl_accumulate_f16(fl_f16 *acc, const fl_f16 *x, int64_t n, bool first, enum fl_reduce kind)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(accumulate<fl_f16>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
+        FL_LAUNCH_GRID(accumulate<fl_f16>, fl_blocks_for(n, 8 * FL_BLOCK), FL_BLOCK, acc, x, n, first, kind);
 }
 
 extern "C" void fl_fill_bf16(fl_bf16 *y, float v, int64_t n)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_bf16(v).bits, n);
+        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, 8 * FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_bf16(v).bits, n);
 }
 
 extern "C" void fl_fill_f16(fl_f16 *y, float v, int64_t n)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_f16(v).bits, n);
+        FL_LAUNCH_GRID(fill<uint16_t>, fl_blocks_for(n, 8 * FL_BLOCK), FL_BLOCK, (uint16_t *)y, fl_to_f16(v).bits, n);
 }
 
 /* Conversions between the float types: one kernel for each pair. */
 template <typename Y, typename X> static void launch_dense(void *y, const void *x, int64_t n)
 {
-    FL_LAUNCH_GRID((convert_dense<Y, X>), fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (Y *)y, (const X *)x, n);
+    FL_LAUNCH_GRID((convert_dense<Y, X>), fl_blocks_for(n, (sizeof(X) + sizeof(Y) < 8 ? 8 : 4) * FL_BLOCK), FL_BLOCK, (Y *)y, (const X *)x, n);
 }
 
 template <typename Y, typename X> static void launch_strided(void *y, const void *x, const struct fl_strided *s, int64_t n)

@@ -116,6 +116,35 @@ template <typename T> static __device__ __forceinline__ uint32_t fl_pack(float a
 
 struct alignas(16) fl_16_bytes { uint32_t part[4]; };            /* one access */
 
+/* W elements that one thread takes, in accesses of 16 bytes (or of all there are) where they begin at multiples of that; the last
+ * ones of n, and those that begin elsewhere, one by one. What lies behind n is 0. */
+template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) fl_vector { T at[W]; };
+
+template <int W, typename T> static __device__ __forceinline__ fl_vector<T, W> fl_vector_load(const T *x, int64_t i, int64_t n)
+{
+    if (i + W <= n && (uintptr_t)(x + i) % alignof(fl_vector<T, W>) == 0)
+        return *(const fl_vector<T, W> *)(x + i);
+    fl_vector<T, W> v = {};
+    FL_UNROLL
+    for (int e = 0; e < W; e++)
+        if (i + e < n)
+            v.at[e] = x[i + e];
+    return v;
+}
+
+template <int W, typename T>
+static __device__ __forceinline__ void fl_vector_store(T *y, int64_t i, int64_t n, const fl_vector<T, W> &v)
+{
+    if (i + W <= n && (uintptr_t)(y + i) % alignof(fl_vector<T, W>) == 0) {
+        *(fl_vector<T, W> *)(y + i) = v;
+        return;
+    }
+    FL_UNROLL
+    for (int e = 0; e < W; e++)
+        if (i + e < n)
+            y[i + e] = v.at[e];
+}
+
 /* call, with T the type of elements that an enum fl_type says. */
 #define FL_BY_TYPE(t, T, call)                                                                                            \
     switch (t) {                                                                                                       \
@@ -196,6 +225,19 @@ static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
 #define FL_FOR2(i, n, j, m)                                                                                            \
     FL_GRID_FOR(i##_##j, (n) * (m))                                                                                    \
         for (int64_t i = i##_##j / (m), j = i##_##j % (m), once = 1; once; once = 0)
+
+/* The same by vectors of W elements, which begin at i; of FL_VECTORS2 m is a multiple of W. FL_LANES: over those before n. */
+#define FL_VECTORS_OF(W, n) (((n) + (W) - 1) / (W))
+#define FL_VECTORS1(W, i, n)                                                                                           \
+    FL_GRID_FOR(i##_w, FL_VECTORS_OF(W, (int64_t)(n)))                                                                 \
+        for (int64_t i = i##_w * (W), once = 1; once; once = 0)
+#define FL_VECTORS2(W, i, n, j, m)                                                                                     \
+    FL_GRID_FOR(i##_##j, (int64_t)(n) * ((m) / (W)))                                                                   \
+        for (int64_t i = i##_##j / ((m) / (W)), j = i##_##j % ((m) / (W)) * (W), once = 1; once; once = 0)
+#define FL_LANES(e, W, i, n)                                                                                           \
+    FL_UNROLL                                                                                                          \
+    for (int e = 0; e < (W); e++)                                                                                      \
+        if ((i) + e < (n))
 
 /* for (int64_t i = ..): every thread of the grid takes its share of n. */
 #define FL_GRID_FOR(i, n)                                                                                              \

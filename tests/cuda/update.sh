@@ -47,6 +47,8 @@ for target in cpu cuda; do
     grep -q 'fl_adamw(.*FL_BF16' "$work/text" || fail "$target: gradients are not read as they are"
     grep 'fl_\(adamw\|square_sum\)(.*(float \*)(arena' "$work/text" && fail "$target: gradients are copied"
 done
+grep -q 'FL_VECTORS1(8' "$work/short_cuda/class_0.cu" && grep -q 'FL_VECTORS2(8' "$work/short_cuda/class_0.cu" ||
+    fail "no 16 bytes at a time in emitted kernels"
 GPT_FLOW=$work/short.flow "$here/golden.sh" "$flowc" "$compare" "$build" "$golden" "$work/short" bf16 3 1 || fail "bf16 gradients"
 rm -rf "$work"
 echo ok

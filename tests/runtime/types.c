@@ -355,6 +355,48 @@ static void accumulation(void **state)
     free(x), free(y);
 }
 
+/* Wherever they begin and end: what goes 16 bytes at a time inside does not touch what lies beside. */
+static void odd_places(void **state)
+{
+    (void)state;
+    enum { N = 77, ROOM = 96 };
+    float *x = random_array(ROOM, 41), *y = random_array(ROOM, 42);
+    for (int t = FL_F32; t <= FL_F16; t++)
+        for (int first = 0; first < 9; first++) {
+            enum fl_type type = (enum fl_type)t;
+            uint16_t *a = type == FL_F32 ? NULL : as(x, ROOM, type), *b = type == FL_F32 ? NULL : as(y, ROOM, type);
+            float *f = blank(ROOM), *g = blank(ROOM);
+            int to = (first * 5 + 3) % 9;
+            memcpy(f, y, ROOM * sizeof *f);
+            memcpy(g, y, ROOM * sizeof *g);
+            if (type == FL_F32)
+                fl_accumulate(f + to, x + first, N, false, FL_SUM);
+            else if (type == FL_BF16)
+                fl_accumulate_bf16((fl_bf16 *)b + to, (fl_bf16 *)a + first, N, false, FL_SUM);
+            else
+                fl_accumulate_f16((fl_f16 *)b + to, (fl_f16 *)a + first, N, false, FL_SUM);
+            for (int i = 0; i < ROOM; i++) {
+                bool in = i >= to && i < to + N;
+                float u = round_to(y[i], type), v = in ? round_to(x[i - to + first], type) : 0;
+                float got = type == FL_F32 ? f[i] : at(b, type, i);
+                assert_true(got == (in ? round_to(u + v, type) : u));
+            }
+            if (type != FL_F32) {
+                fl_convert(g + to, FL_F32, a + first, type, N);
+                for (int i = 0; i < ROOM; i++)
+                    assert_true(g[i] == (i >= to && i < to + N ? round_to(x[i - to + first], type) : y[i]));
+                fl_convert(a + to, type, y + first, FL_F32, N);
+                for (int i = 0; i < ROOM; i++)
+                    assert_true(at(a, type, i) == round_to(i >= to && i < to + N ? y[i - to + first] : x[i], type));
+                fl_fill_bf16((fl_bf16 *)a + to, 3, N);
+                assert_true(((fl_bf16 *)a)[to].bits == 0x4040 && ((fl_bf16 *)a)[to + N - 1].bits == 0x4040);
+                assert_true(at(a, type, to + N) == round_to(x[to + N], type) && (!to || at(a, type, to - 1) == round_to(x[to - 1], type)));
+            }
+            free(a), free(b), free(f), free(g);
+        }
+    free(x), free(y);
+}
+
 /* An update by a gradient of 16 bits has the bits of one by the same numbers in f32, wherever it begins; so have the squares, but
  * for the order in which a target adds them. */
 static void updates(void **state)
@@ -570,7 +612,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(apart),       cmocka_unit_test(epilogues),    cmocka_unit_test(along),
-        cmocka_unit_test(conversions), cmocka_unit_test(accumulation), cmocka_unit_test(updates),
+        cmocka_unit_test(conversions), cmocka_unit_test(accumulation), cmocka_unit_test(updates), cmocka_unit_test(odd_places),
         cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
         cmocka_unit_test(movers),
     };
