@@ -8,7 +8,7 @@
 #include "fuse.h"
 #include <string.h>
 
-enum { SHORTEST_ROW = 2, LONGEST_ROW = 8192, MOST_READ = 12, MOST_MADE = 8, MOST_NODES = 32 };
+enum { SHORTEST_ROW = 2, LONGEST_ROW = 6144, MOST_READ = 12, MOST_MADE = 8, MOST_NODES = 32 };
 
 struct group {
     struct node **nodes;         /* stb_ds array, in program order */

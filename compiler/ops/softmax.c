@@ -162,7 +162,8 @@ const struct op op_softmax = {
 const struct op op_softmax_grad = {
     .name = "softmax_grad", .doc = "y (dy - sum of y dy over axes)", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
-    .ref = softmax_grad_ref, .call = "fl_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
+    .ref = softmax_grad_ref, .rows = "$s = sum %0 * %1; ^0 = %0 * (%1 - $s)",
+    .call = "fl_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };
 
 const struct op op_log_softmax = {
@@ -179,5 +180,6 @@ const struct op op_log_softmax = {
 const struct op op_log_softmax_grad = {
     .name = "log_softmax_grad", .doc = "dy - exp(y) sum of dy over axes", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
-    .ref = log_softmax_grad_ref, .call = "fl_log_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
+    .ref = log_softmax_grad_ref, .rows = "$s = sum %1; ^0 = %1 - fl_exp(%0) * $s",
+    .call = "fl_log_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };

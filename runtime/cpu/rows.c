@@ -3,23 +3,30 @@
 #include "cpu.h"
 
 typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float eight __attribute__((vector_size(32)));
+typedef float four __attribute__((vector_size(16)));
 enum { LANES = 16, SUMS = 4, WIDTH = SUMS * LANES };
 
 float fl_row_sum(const float *x, int64_t n)
 {
     lanes s[SUMS] = {{0}, {0}, {0}, {0}};
-    float last[WIDTH];
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH)
         for (int k = 0; k < SUMS; k++)
             s[k] += *(const lanes *)(x + i + k * LANES);
-    memcpy(last, s, sizeof last);
-    for (int64_t l = 0; i + l < n; l++)
-        last[l] += x[i + l];
-    for (int half = WIDTH / 2; half; half /= 2)
-        for (int l = 0; l < half; l++)
-            last[l] += last[l + half];
-    return last[0];
+    for (int k = 0; i < n; k++, i += LANES) {
+        lanes rest = {0};
+        memcpy(&rest, x + i, (size_t)fl_least(n - i, LANES) * sizeof(float));
+        s[k] += rest;
+    }
+    lanes all = (s[0] + s[2]) + (s[1] + s[3]);
+    eight half[2], a;
+    four quarter[2], b;
+    memcpy(half, &all, sizeof half);
+    a = half[0] + half[1];
+    memcpy(quarter, &a, sizeof quarter);
+    b = quarter[0] + quarter[1];
+    return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
 /* Of these the order does not matter. */

@@ -1,4 +1,4 @@
-/* Row work of emitted kernels (compiler/emit/rows.c) on a GPU: a warp takes a row of up to 1024 elements, a block a longer one. Its
+/* Row work of emitted kernels (compiler/emit/rows.c) on a GPU: a warp takes a row of up to 768 elements, a block a longer one. Its
  * threads keep their elements in registers from pass to pass: `each` of them, in pieces of `wide` neighbours, so that rows are read
  * and written 16 bytes at a time. All of it follows from the row's length alone: a sum along a row has the same shape, so the same
  * bits, whatever is fused around it. A sum of all rows is made over chunks of rows, then over chunks in order. */
@@ -6,7 +6,7 @@
 #define FLOW_ROWS_H
 
 template <int N> struct fl_row {
-    static constexpr int lanes = N > 1024 ? FL_BLOCK : FL_WARP;
+    static constexpr int lanes = N > 768 ? FL_BLOCK : FL_WARP;
     static constexpr int wide = N % (8 * lanes) == 0 ? 8 : N % 4 == 0 ? 4 : 1;
     static constexpr int each = (N + lanes * wide - 1) / (lanes * wide) * wide;
     static __device__ __forceinline__ int lane() { return (int)(threadIdx.x % lanes); }
