@@ -18,7 +18,8 @@ while [ $# -gt 1 ]; do
 done
 [ $# = 0 ] || { sed -n '2p' "$0"; exit 2; }
 [ ${#models[@]} -gt 0 ] || models=(tiny small)
-build=${BUILD:-build}
+build=${BUILD:-build} runtime=                       # the runtime as the tests built it, with the flags of an output's Makefile
+[ ! -f "$build/libflow_cpu.a" ] || runtime=$(realpath "$build/libflow_cpu.a")
 . scripts/mpi-env.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -46,7 +47,7 @@ for model in "${models[@]}"; do
         [ $name = flowc ] && plan=single || plan=bf16_single
         "$build/flowc" "$work/gpt.flow" --plan $plan --target cpu --no-verify -o "$work/$name" --set L=$L --set D=$D --set H=$H --set T=$T \
             --set V=$V --set N=4 --set M=1 --set warmup=1 2>"$work/said" || { cat "$work/said"; exit 1; }
-        make -s -C "$work/$name" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+        make -s -C "$work/$name" ${runtime:+RUNTIME="$runtime"} >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
     done
     for round in $(seq "$rounds"); do
         for name in flowc eager flowc_bf16 eager_bf16; do

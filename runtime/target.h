@@ -27,7 +27,8 @@ void fl_copy_out(void *staging, const void *src, int64_t bytes);
 int64_t fl_target_peak_bytes(void); /* most memory this rank has held: arena and the target's own buffers */
 bool fl_target_resident(int64_t *bytes,
                         int64_t *library);           /* most host memory resident so far, and what of it is not the plan's: MPI,
-                                                        BLAS, libc, memory shared with ranks; false: the arena is elsewhere */
+                                                        libc, scratch of products, memory shared with ranks; false: the
+                                                        arena is elsewhere */
 /* After fl_target_sync, where fl_measuring: seconds from the first to the last work of the step of train that has just
  * ended, without waits for data; what communication took of them is known to times.h then. */
 double fl_target_busy(void);
