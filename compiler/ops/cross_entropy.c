@@ -102,7 +102,7 @@ static struct row row_of(const struct reference *r, int64_t i)
     const struct tensor *logits = &r->in[0];
     int last = logits->ndim - 1;
     struct row x = {.logits = logits->data + i * logits->n[last], .base = logits->base[last],
-                    .count = tensor_valid_last(logits), .classes = logits->valid[last], .target = -1};
+                    .count = tensor_valid(logits, last), .classes = logits->valid[last], .target = -1};
     if (arrlen(r->node->in) > 1 && r->node->in[1]->type == TYPE_I32) {
         x.target = (int64_t)r->in[1].data[i];
         x.ignored = node_attr(r->node, "ignore") && (double)x.target == node_num(r->node, "ignore", 0);

@@ -90,7 +90,7 @@ static struct head head_of(const struct reference *r)
 {
     int classes = classes_of(r->node);
     const struct tensor *x = &r->in[0], *w = &r->in[1];
-    struct head h = {.x = x->data, .w = w->data, .rows = 1, .d = x->n[x->ndim - 1], .n = w->n[classes], .valid = w->valid[classes]};
+    struct head h = {.x = x->data, .w = w->data, .rows = 1, .d = x->n[x->ndim - 1], .n = w->n[classes], .valid = tensor_valid(w, classes)};
     for (int i = 0; i < x->ndim - 1; i++)
         h.rows *= x->n[i];
     h.by_class = classes ? 1 : h.d;

@@ -40,10 +40,9 @@ static inline int64_t index_offset(const int64_t *at, const int64_t *stride, int
     return offset;
 }
 
-/* Local elements of the last dim that are logical: the rest is padding. */
-static inline int64_t tensor_valid_last(const struct tensor *t)
+/* Local elements of dim d that are logical: the rest is padding. */
+static inline int64_t tensor_valid(const struct tensor *t, int d)
 {
-    int d = t->ndim - 1;
     int64_t valid = t->valid[d] - t->base[d];
     return valid < 0 ? 0 : valid < t->n[d] ? valid : t->n[d];
 }
