@@ -14,7 +14,8 @@
  * place          logical graphs                          node->stage (virtual), region->cut; every plan stage line used
  * shard          placed graphs                           value->lay, node->need, param->lay, dim->phys, final phases
  * box            sharded graphs                          physical graph: one program per stage, explicit communication
- * fuse           physical graph                          element-wise chains joined (one rank, one phase, no boxing inside)
+ * fuse           physical graph                          element-wise chains joined, and sums along rows with what is
+ *                                                        around them (one rank, one phase, no boxing inside)
  * layout         physical graph                          value->buffer, stride, offset: views share buffers
  * schedule       physical graph                          stage->order, rolls; slots of links
  * allocate       physical graph                          buffer->offset, arena_bytes

@@ -405,4 +405,7 @@ void fuse_rows(struct fusing *w, struct region *r)
     for (int i = 0; i < arrlen(s.groups); i++)
         if (!s.groups[i]->gone && worth(&s, s.groups[i]))
             rewrite_as(&s, s.groups[i]);
+    for (int i = 0; i < arrlen(s.all); i++)
+        if (s.all[i]->op == &op_sum && !s.all[i]->why && !along_last(s.all[i]))
+            s.all[i]->why = "a kernel of its own: no row work here makes or reads what it adds up";
 }
