@@ -9,7 +9,8 @@
  * divided by a count.
  *
  * It stays as it is where the classes may lie split over an axis: a row's maximum and sum then go through a collective
- * between the products. node->why says what was done, or why not. */
+ * between the products, and an op has none inside. Whole are then the logits of one micro-batch, in a rank's part of the classes,
+ * in the type that the plan computes in; their gradient lies over them. node->why says what was done, or why not. */
 #include "../module.h"
 #include "rewrite.h"
 
