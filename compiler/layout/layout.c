@@ -251,6 +251,12 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
         return false;
     if (over && (v->region->owner || n->region->owner))
         return false;
+    int reads = 0;                                       /* n itself; a second one would find what the first has written */
+    for (int i = 0; i < arrlen(b->values); i++)
+        for (int k = 0; k < arrlen(n->in); k++)
+            reads += n->in[k] == b->values[i];
+    if (reads != 1)
+        return false;
     for (int i = 0; i < arrlen(b->values); i++) {
         const struct value *u = b->values[i];
         if (!u->def || w->result[u->id] || u->region != v->region)
