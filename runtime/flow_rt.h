@@ -409,7 +409,6 @@ extern "C" {
 #define FL_FOR2(i, n, j, m) \
     FL_PRAGMA(omp parallel for if ((n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
     FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
-#include "cpu/flow_rows.h"
 #endif
 /* Of row work: room for the sums of chunks of rows, and their sum over the chunks, which are `step` elements apart. */
 float *fl_row_parts(int64_t elements);

@@ -6,6 +6,9 @@
 static const char preamble[] =
     "#include \"flow_rt.h\"\n"
     "#include \"fl_math.h\"\n"
+    "#ifndef FL_CUDA_TARGET\n"
+    "#include \"cpu/flow_rows.h\"\n"
+    "#endif\n"
     "#include <math.h>\n"
     "\n"
     "#ifdef __cplusplus\n"

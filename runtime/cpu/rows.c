@@ -1,6 +1,7 @@
 /* What emitted row work calls (flow_rows.h). Sums along a row: 64 running sums, element i to sum i mod 64, which are then added up
  * in halves. */
 #include "cpu.h"
+#include "flow_rows.h"
 
 typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
 typedef float eight __attribute__((vector_size(32)));
