@@ -39,7 +39,8 @@ static void see(const struct placing *p, struct reach *r, struct node *n, const 
             continue;
         int s = made_on(p, v->def);
         const struct node *def = node_at_root(v->def);
-        bool gradient = !def->of_loss && (def->phase == PHASE_BACKWARD || def->phase == PHASE_WEIGHT);
+        bool loss = def->of_loss && v->def_index == 0;       /* its further results are gradients */
+        bool gradient = !loss && (def->phase == PHASE_BACKWARD || def->phase == PHASE_WEIGHT);
         if (gradient && around->of_loss)         /* the gradient of the loss is made where the loss is */
             continue;
         if (gradient && s < r->gradients)
