@@ -191,12 +191,13 @@ void fl_report_note(const char *format, ...)
     if (fl_rank_number != 0)
         return;
     end_line();
+    char *text = NULL;
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "flow: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
+    if (vasprintf(&text, format, args) >= 0)
+        fprintf(stderr, "flow: %s\n", text);      /* in one piece: other ranks write too */
     va_end(args);
+    free(text);
 }
 
 enum { MOST_HELD = 8 };

@@ -20,7 +20,7 @@ for plan in $plans; do
     run $plan --data tokens.bin --steps 2 --load w.safetensors --dump '*' -o $plan.st --dump-step 2 2>out
     said 'tensors of step 2 are in'
     "$FLOW_DIFF" one.st $plan.st >out || { cat out; fail "$plan"; }
-    awk '/tensors agree/ { exit $1 < 190 }' out || { cat out; fail "$plan: too few"; }
+    awk '/tensors agree/ { exit $1 < 180 }' out || { cat out; fail "$plan: too few"; }
 done
 
 # Named values that are fused away are there; patterns, and one block.
