@@ -407,7 +407,7 @@ extern "C" {
 #define FL_PRAGMA(x) _Pragma(#x)
 #define FL_FOR1(i, n) FL_PRAGMA(omp parallel for simd if ((n) > 32768)) for (int64_t i = 0; i < (n); i++)
 #define FL_FOR2(i, n, j, m) \
-    FL_PRAGMA(omp parallel for if ((n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
+    FL_PRAGMA(omp parallel for if ((int64_t)(n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
     FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
 #endif
 /* Of row work: room for the sums of chunks of rows, and their sum over the chunks, which are `step` elements apart. */

@@ -188,6 +188,8 @@ void fl_weights_load_files(struct fl_run *run, const char *what, int n, const ch
     fl_agree(fl_shards_open(&f, n, names));
     struct text t = { 0 };
     t.to = open_memstream(&t.p, &t.n);
+    if (!t.to)
+        FL_FAIL("the host is out of memory", "cannot check %s", what);
     check_file(&t, &f, class, native);
     fclose(t.to);
     fl_agree(t.lines ? fl_printf("%s does not fit the program:%s", what, t.p) : NULL);

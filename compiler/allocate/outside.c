@@ -1,6 +1,7 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
  * collectives pack what is cut along an inner dim; and, listed apart, its part of the memory that the ranks of one host share
- * to meet in. Not counted: a few rows or tiles of scratch for each thread, at most 1 MiB in a contraction. */
+ * to meet in. Not counted: scratch of each thread, on cpu 1 to 4 MiB for products, and the sums of chunks of rows
+ * (fl_row_parts). */
 #include "../module.h"
 #include "../op.h"
 #include "../target.h"

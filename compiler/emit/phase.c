@@ -131,6 +131,7 @@ static void end_before(struct emitter *e, const struct node *post)
     const struct region *body = post->region;
     int depth = region_depth(body);
     const char *b = mem_printf("b%d", depth);
+    make_gathered(e);
     plain(e, "if (%s != %lld) {", b, body->reverse ? (long long)body->count - 1 : 0);
     end_late(e, body, mem_printf("%s %c 1", b, body->reverse ? '+' : '-'), node_ptr(post, "of"));
 }

@@ -168,7 +168,7 @@ static bool note_read(const struct value ***list, const struct value *v)
     return true;
 }
 
-/* Why these nodes cannot be one; else *at is where they can be. */
+/* Why these nodes cannot be one, at position *at; with *at < 0 at any, and *at is where they then can be. */
 static const char *apart(const struct rows *s, struct node *const *nodes, int *at)
 {
     int first = s->w->position[nodes[0]->id], last = s->w->position[arrlast(nodes)->id], low = -1, high = (int)arrlen(s->all), made = 0;
@@ -212,11 +212,12 @@ static const char *apart(const struct rows *s, struct node *const *nodes, int *a
         if (heavy && !has(nodes, n))
             return mem_printf("%s lies between", n->op->name);
     }
-    for (int i = (int)arrlen(nodes) - 1; i >= 0; i--) {
-        *at = s->w->position[nodes[i]->id];
-        if (*at > low && *at < high)
-            return NULL;
+    for (int i = (int)arrlen(nodes) - 1; i >= 0 && *at < 0; i--) {
+        int place = s->w->position[nodes[i]->id];
+        *at = place > low && place < high ? place : -1;
     }
+    if (*at > low && *at < high)
+        return NULL;
     return high <= low ? "its operand is made from what it makes" : "its result is read before it";
 }
 
@@ -261,7 +262,7 @@ static bool take(struct rows *s, struct group *g, struct node *n, const struct n
     if (other && !fuse_same_shape(s->w, other->like, g->like))
         return false;
     const char *why = NULL;
-    int at = 0;
+    int at = -1;
     struct node **more = other ? other->nodes : together(s, g, n, also, &why), **nodes = more ? merged(s, g->nodes, more) : NULL;
     if (!nodes)
         return false;
@@ -318,6 +319,22 @@ static bool worth(const struct rows *s, const struct group *g)
     for (int i = 0; i < arrlen(g->nodes); i++)
         work += g->nodes[i]->op->rows ? 2 : !is_view(g->nodes[i]);
     return work > 1 && has_rows(s, g);
+}
+
+/* What is not worth it stays as it was, in its own places; and so does what then cannot stand where it was to. */
+static void settle(struct rows *s)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < arrlen(s->groups); i++) {
+            struct group *g = s->groups[i];
+            if (g->gone || (worth(s, g) && !apart(s, g->nodes, &(int){g->at})))
+                continue;
+            for (int k = 0; k < arrlen(g->nodes); k++)
+                s->of[g->nodes[k]->id] = NULL;
+            g->gone = again = true;
+        }
+    }
 }
 
 /* Puts source in front of n, if it stands behind it. */
@@ -402,8 +419,9 @@ void fuse_rows(struct fusing *w, struct region *r)
     for (int i = 0; i < arrlen(s.groups); i++)
         while (!s.groups[i]->gone && grow(&s, s.groups[i]))
             continue;
+    settle(&s);
     for (int i = 0; i < arrlen(s.groups); i++)
-        if (!s.groups[i]->gone && worth(&s, s.groups[i]))
+        if (!s.groups[i]->gone)
             rewrite_as(&s, s.groups[i]);
     for (int i = 0; i < arrlen(s.all); i++)
         if (s.all[i]->op == &op_sum && !s.all[i]->why && !along_last(s.all[i]))

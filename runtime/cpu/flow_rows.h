@@ -16,8 +16,8 @@ float fl_row_min(const float *x, int64_t n);
 
 #define FL_LAUNCH_ROWS(kernel, rows, n, ...) kernel(__VA_ARGS__)
 #define FL_LAUNCH_CHUNKS(kernel, rows, n, ...) kernel(__VA_ARGS__)
-#define FL_ROWS(r, rows, n) FL_PRAGMA(omp parallel for if ((rows) * (n) > 8192)) for (int64_t r = 0; r < (rows); r++)
-#define FL_CHUNKS(c, rows, n) FL_PRAGMA(omp parallel for if ((rows) * (n) > 8192)) for (int64_t c = 0; c < fl_chunks(rows, n); c++)
+#define FL_ROWS(r, rows, n) FL_PRAGMA(omp parallel for if ((int64_t)(rows) * (n) > 8192)) for (int64_t r = 0; r < (rows); r++)
+#define FL_CHUNKS(c, rows, n) FL_PRAGMA(omp parallel for if ((int64_t)(rows) * (n) > 8192)) for (int64_t c = 0; c < fl_chunks(rows, n); c++)
 #define FL_CHUNK(r, c, rows) \
     for (int64_t r = (c) * FL_CHUNK_ROWS; r < (rows) && r < ((c) + 1) * FL_CHUNK_ROWS; r++)
 /* A pass over the row; a row that is read, written or of the kernel's own; `vectors` is for GPUs. */

@@ -18,7 +18,7 @@ static void words(float *to, const struct operand *o, int64_t line, int64_t at, 
     if (o->form != WIDENED) {
         memcpy(to, from, (size_t)(n * fl_type_bytes(o->type)));
         if (o->form == PAIRS && n % 2)
-            ((uint16_t *)to)[n] = 0;
+            memset((char *)to + 2 * n, 0, 2);
         return;
     }
     fl_load_row(to, from, o->type, 1, n);
@@ -52,13 +52,11 @@ static void line_of_words(float *to, const struct operand *o, int64_t k, int64_t
         return;
     }
     const uint16_t *first = (const uint16_t *)o->p + 2 * k * o->ld + c0, *second = first + o->ld;
-    uint32_t *word = (uint32_t *)to;
-    if (2 * k + 1 < limit)
-        for (int64_t i = 0; i < n; i++)
-            word[i] = first[i] | (uint32_t)second[i] << 16;
-    else
-        for (int64_t i = 0; i < n; i++)
-            word[i] = first[i];
+    bool both = 2 * k + 1 < limit;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = first[i] | (both ? (uint32_t)second[i] << 16 : 0);
+        memcpy(to + i, &word, sizeof word);
+    }
 }
 
 int64_t fl_words_of(const struct operand *o, int64_t k)
