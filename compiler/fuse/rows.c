@@ -45,6 +45,12 @@ static bool along_last(const struct node *n)
     return node_axes(n) == 1u << (n->in[0]->ndim - 1);
 }
 
+/* Dims that only have the same size are not the same: at other sizes, as where all ranks are compared with one, they differ. */
+static bool same_rows(const struct rows *s, const struct value *a, const struct value *b)
+{
+    return fuse_same_shape(s->w, a, b) && a->dim[a->ndim - 1] == b->dim[b->ndim - 1];
+}
+
 /* Why rows of the shape of v cannot be worked on one by one; NULL when they can. */
 static const char *unfit(const struct rows *s, const struct value *v)
 {
@@ -99,7 +105,7 @@ static const char *misfit(const struct rows *s, const struct group *g, const str
     }
     if (n->op->rows || reduces(n)) {
         bool rows = seeds(n) || (n->op == &op_sum && node_axes(n) == (1u << (n->in[0]->ndim - 1)) - 1);
-        return rows && fuse_same_shape(s->w, n->in[0], like) ? NULL : "it adds up other dims";
+        return rows && same_rows(s, n->in[0], like) ? NULL : "it adds up other dims";
     }
     if (!element_wise(n) && !is_view(n))
         return "it is a kernel of its own";
@@ -110,7 +116,7 @@ static const char *misfit(const struct rows *s, const struct group *g, const str
         enum rows_shape shape = rows_shape(v, like);
         if (shape == ROWS_EACH && inside(s, g, n, also, k) && !is_view(n) && v->ndim != out->ndim)
             return "an operand lies across its rows";
-        if (v->ndim == like->ndim && shape == ROWS_WHOLE && (!whole || !fuse_same_shape(s->w, v, like)))
+        if (v->ndim == like->ndim && shape == ROWS_WHOLE && (!whole || !same_rows(s, v, like)))
             return "its operand has another shape";
         if (n->op == &op_expand && (!whole || (inside(s, g, n, also, k) && v->ndim != like->ndim)))
             return "it stretches across rows";
@@ -259,7 +265,7 @@ static bool take(struct rows *s, struct group *g, struct node *n, const struct n
     struct group *other = s->of[n->id];
     if (other == g || n->region != s->r)
         return false;
-    if (other && !fuse_same_shape(s->w, other->like, g->like))
+    if (other && !same_rows(s, other->like, g->like))
         return false;
     const char *why = NULL;
     int at = -1;

@@ -102,7 +102,7 @@ enum rows_shape rows_shape(const struct value *v, const struct value *like)
     bool lead = v->ndim >= last && v->ndim <= like->ndim;
     for (int d = 0; d < last && lead; d++)
         lead = v->dim[d] == like->dim[d] || (v->dim[d]->size == like->dim[d]->size && v->dim[d]->phys == like->dim[d]->phys);
-    if (lead && v->ndim == like->ndim && v->dim[last]->phys == like->dim[last]->phys)
+    if (lead && v->ndim == like->ndim && v->dim[last] == like->dim[last])
         return ROWS_WHOLE;
     return lead && (v->ndim == last || v->dim[last]->phys == 1) ? ROWS_EACH : ROWS_OTHER;
 }
