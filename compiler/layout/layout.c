@@ -242,6 +242,13 @@ static bool runs_before(const struct work *w, const struct node *r, const struct
     return forward && backward;
 }
 
+/* Is v made once, and read by n for every micro-batch? */
+static bool read_again(const struct value *v, const struct node *n)
+{
+    enum phase made = node_at_root(v->def)->phase, read = node_at_root(n)->phase;
+    return phase_per_microbatch(read) && (made == PHASE_SETUP || (made == PHASE_COUNT && read != PHASE_COUNT));
+}
+
 /* Nobody but n still needs what in v's buffer is, so n may write its result over it. */
 static bool may_take_over(const struct work *w, const struct value *v, const struct node *n)
 {
@@ -249,7 +256,7 @@ static bool may_take_over(const struct work *w, const struct value *v, const str
     bool over = n->op->flags & OP_OVERWRITES;            /* at root alone: in a body the next block may lie there already */
     if (!b || b->persistent || b->constant || !v->def || v->def->op == &op_input)
         return false;
-    if (over && (v->region->owner || n->region->owner))
+    if ((over && (v->region->owner || n->region->owner)) || read_again(v, n))
         return false;
     int reads = 0;                                       /* n itself; a second one would find what the first has written */
     for (int i = 0; i < arrlen(b->values); i++)
