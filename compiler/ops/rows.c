@@ -3,24 +3,11 @@
  * leaves in memory, as out; "hidden", those it does not; "like", a value with the shape of all rows. Every value on the way is like
  * that one, has an element for each row (its last dim dropped, or of size 1), or is a sum over all rows. The reference runs the
  * nodes one after the other. Layouts are settled before fuse: no signature is ever asked. */
-#include "common.h"
+#include "joined.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
     return true;
-}
-
-struct made { const struct value *v; struct tensor t; };
-
-static const struct tensor *find(const struct reference *r, const struct value *v, const struct made *made)
-{
-    for (int i = (int)arrlen(made) - 1; i >= 0; i--)
-        if (made[i].v == v)
-            return &made[i].t;
-    for (int k = 0; k < arrlen(r->node->in); k++)
-        if (r->node->in[k] == v)
-            return &r->in[k];
-    BUG("row work reads a value that is not one of its operands");
 }
 
 /* The rows' tensor: of whatever operand or result has their shape. */
@@ -36,12 +23,12 @@ static struct tensor whole(const struct reference *r, const struct value *like)
     BUG("row work without a tensor of its rows");
 }
 
-/* Result k of node n: like the rows, an element of each, or the sum of all. */
-static struct tensor like_of(struct tensor t, const struct node *n, int k, const struct value *like)
+/* Like the rows, an element of each, or the sum of all. */
+static struct tensor shape_of(const struct reference *r, const struct node *n, int k)
 {
-    const struct value *v = n->out[k];
+    const struct value *v = n->out[k], *like = node_ptr(r->node, "like");
     int last = like->ndim - 1;
-    struct tensor s = t;
+    struct tensor t = whole(r, like), s = t;
     if (rows_makes_column(n, k)) {
         s = (struct tensor){.ndim = v->ndim};
         for (int d = 0; d < v->ndim; d++)
@@ -56,45 +43,10 @@ static struct tensor like_of(struct tensor t, const struct node *n, int k, const
         s.n[last] = s.full[last] = s.valid[last] = 1;
         s.base[last] = 0;
     }
-    s.data = NEW_ARRAY(double, tensor_count(&s));
     return s;
 }
 
-static void ref(struct reference *r)
-{
-    struct node **nodes = node_ptr(r->node, "nodes");
-    const struct value *like = node_ptr(r->node, "like");
-    struct tensor t = whole(r, like);
-    struct made *made = NULL;
-    for (int i = 0; i < arrlen(nodes); i++) {
-        const struct node *n = nodes[i];
-        struct tensor *in = NEW_ARRAY(struct tensor, arrlen(n->in) + 1), *out = NEW_ARRAY(struct tensor, arrlen(n->out) + 1);
-        for (int k = 0; k < arrlen(n->in); k++)
-            if (n->in[k])
-                in[k] = *find(r, n->in[k], made);
-        for (int k = 0; k < arrlen(n->out); k++)
-            out[k] = like_of(t, n, k, like);
-        struct reference one = *r;
-        one.node = n;
-        one.in = in;
-        one.out = out;
-        n->op->ref(&one);
-        for (int k = 0; k < arrlen(n->out); k++)
-            arrput(made, ((struct made){n->out[k], out[k]}));
-    }
-    struct value **results = node_ptr(r->node, "results");
-    for (int k = 0; k < arrlen(results); k++)
-        memcpy(r->out[k].data, find(r, results[k], made)->data, sizeof(double) * (size_t)tensor_count(&r->out[k]));
-}
-
-static double flops(const struct node *n)
-{
-    struct node **nodes = node_ptr(n, "nodes");
-    double sum = 0;
-    for (int i = 0; i < arrlen(nodes); i++)
-        sum += nodes[i]->op->flops ? nodes[i]->op->flops(nodes[i]) : 0;
-    return sum;
-}
+static void ref(struct reference *r) { joined_reference(r, shape_of); }
 
 enum rows_shape rows_shape(const struct value *v, const struct value *like)
 {
@@ -116,5 +68,5 @@ bool rows_makes_column(const struct node *n, int k)
 
 const struct op op_rows = {
     .name = "rows", .doc = "ops on one row at a time, in one kernel", .args = "x...",
-    .flags = OP_INTERNAL | OP_VARIADIC, .shape = shape, .flops = flops, .ref = ref,
+    .flags = OP_INTERNAL | OP_VARIADIC, .shape = shape, .flops = joined_flops, .ref = ref,
 };
