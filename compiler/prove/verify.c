@@ -58,6 +58,8 @@ static struct verdict look_at(struct module *m, const struct facts *f, const str
         for (int e = 0; e < ENTRIES && v.equal; e++)
             if (m->graph[e])
                 v.equal = entry_equal(m, (enum entry)e, how ? how->seed : 1, where, &v.first);
+        if (m->options->verify == VERIFY_ALWAYS && m->graph[ENTRY_TRAIN] && v.equal)
+            v.parted = training_rounded(m, how ? how->seed : 1);
         v.rank = rank_text(m->physical->mesh, v.first.rank);
     }
     if (s)
@@ -203,6 +205,17 @@ static void report(struct module *m, const struct verdict *v)
     diag_note(g, "smallest case: %s; %s", v->sizes, v->mesh);
 }
 
+static void say_equal(const struct module *m, const struct verdict *v)
+{
+    fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v->sizes, v->mesh);
+    if (!m->graph[ENTRY_TRAIN])
+        return;
+    const struct precision *p = &m->plan->precision;
+    fprintf(stderr, "measured: with results rounded to %s, the loss parts from one rank's by %.1e of its size, the norm of the "
+            "gradients by %.1e; rounding alone moves the loss by %.1e\n", type_name[p->type], v->parted.loss,
+            v->parted.grad_norm, v->parted.by_rounding);
+}
+
 void verify(struct module *m)
 {
     const char *fact;
@@ -219,7 +232,7 @@ void verify(struct module *m)
     if (v->looked && !v->equal)
         report(m, v);
     else if (v->looked && asked)
-        fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v->sizes, v->mesh);
+        say_equal(m, v);
     else if (!v->looked && asked)
         diag_warning(W_EQUIVALENCE, m->plan->span, "the plan was not compared with one rank: %s", v->why_not);
     else if (!v->looked)

@@ -3,7 +3,9 @@
  *
  *     sizes.c      which dims may be how small, so that every layout keeps its facts
  *     shrink.c     the module's own graphs at those sizes, for a while; everything is put back
- *     equal.c      data, the two runs, and where they first differ
+ *     data.c       weights and inputs
+ *     equal.c      the two runs, and where they first differ
+ *     rounding.c   how far rounding parts them
  *     work.c       how long that takes
  *     images.c     every rank of the full mesh does what a rank of the small one does
  *     spoil.c      faults put in on purpose
@@ -50,6 +52,18 @@ struct shrunk *shrunk_make(struct module *m, const struct facts *f, const struct
 void shrunk_restore(struct shrunk *s);
 const char *shrunk_text(const struct shrunk *s);     /* "N = 4, T = 2, D = 8" */
 
+/* ---- data.c ---- */
+
+struct data {                    /* an entry on one rank and on all, from the same weights */
+    struct weights *start;
+    struct run *one, *all;
+    uint64_t state;              /* of the inputs' random numbers */
+    int64_t indices;             /* the smallest table that an index may meet */
+};
+struct data data_new(struct module *m, enum entry e, uint64_t seed);
+void data_step(struct data *d, const struct graph *g);       /* fresh inputs for both */
+void data_release(struct data *d);
+
 /* ---- equal.c ---- */
 
 struct difference {
@@ -71,6 +85,13 @@ bool entry_equal(struct module *m, enum entry e, uint64_t seed, bool where, stru
 /* All numbers that the ranks compute but what node `but` makes, as one number: a fault in it that leaves that as it is touches
  * nothing, such as a scaled zero, or a value that one rank makes and nobody takes from it. */
 uint64_t entry_trace(struct module *m, enum entry e, uint64_t seed, const struct node *but);
+
+/* ---- rounding.c ---- */
+
+/* Relative differences, the largest of the steps that are run, where every result is rounded to its type. */
+struct parted { double loss, grad_norm, by_rounding; };
+/* All ranks against one, both rounded; by_rounding: the loss of one rank against the same in float64. */
+struct parted training_rounded(struct module *m, uint64_t seed);
 
 /* ---- work.c ---- */
 
@@ -95,6 +116,7 @@ struct verdict {
     double work;                 /* seconds, roughly */
     const char *sizes, *mesh, *rank;
     struct difference first;
+    struct parted parted;        /* with --verify, when they are equal */
 };
 /* All entries, at small sizes. With `all` false nothing is run that would take long. */
 struct verdict verify_module(struct module *m, bool all, bool where);

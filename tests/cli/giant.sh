@@ -10,7 +10,8 @@ ulimit -v 4194304
 
 timeout 60 "$flowc" "$file" --check --verify >"$work/said" 2>&1 || fail "not checked in 60 s and 4 GiB"
 grep -q '^verified: all ranks compute what one does' "$work/said" || fail "not compared with one device"
-[ "$(wc -l <"$work/said")" -eq 1 ] || fail "more is said than that"
+grep -q "^measured: with results rounded to bf16, the loss parts from one rank's by" "$work/said" || fail "what rounding does is not said"
+[ "$(wc -l <"$work/said")" -eq 2 ] || fail "more is said than that"
 timeout 60 "$flowc" "$file" --no-verify -o "$work/out" >"$work/said" 2>&1 || fail "not written in 60 s"
 [ "$(find "$work/out" -maxdepth 1 -name 'rank_*.c' | wc -l)" -eq "$ranks" ] || fail "not a file for each of $ranks ranks"
 rm -rf "$work/out"

@@ -3,6 +3,7 @@
 #   T2   the memory of a plan is the same figure each time, wherever and with whatever threads it is computed, and never none
 #   K9   every pass says its time; what the passes make of a repeat does not grow with its blocks; blocks one after the
 #        other, which no repeat holds, compile too. How long it takes is a matter of bench/compile.sh.
+#   I9   which difference of losses is fine is written down (README), and --verify measures it for the program at hand
 set -eu
 flowc=$1 flow=$2 gpt=$3 work=$4 row=$5
 rm -rf "$work"
@@ -22,6 +23,15 @@ T2)
         grep '^stage' a >figures_$target
     done
     cmp figures_cpu figures_cuda || fail "the targets differ where nothing of theirs is used" ;;
+I9)
+    for row in "tp2 f32 5e-6 2e-5 1e-9" "dp2_tp2_pp2 f32 5e-6 2e-5 1e-9" "bf16 bf16 1e-2 2e-2 1e-5"; do
+        set -- $row
+        "$flowc" "$gpt" --plan "$1" --check --verify >out 2>&1 || { cat out; fail "$1 is refused"; }
+        sed -n "s/^measured: with results rounded to $2, the loss .* by \([^ ]*\) of .* by \([^ ]*\); .* by \([^ ]*\)$/\1 \2 \3/p" \
+            out >measured
+        awk -v loss="$3" -v norm="$4" -v least="$5" 'NF == 3 && $1 < loss && $2 > 0 && $2 < norm && $3 > least {good = 1}
+            END {exit !good}' measured || { cat out; fail "$1: not measured, or more than is documented"; }
+    done ;;
 K9)
     for layers in 12 96; do
         "$flowc" "$gpt" --plan dp2_tp2_pp2 --set L=$layers --check --time >out 2>&1 || { cat out; exit 1; }
