@@ -58,6 +58,7 @@ struct param {
                                     cut into shares; set by shard */
     const struct plan_line *line;    /* the sbp or pin line that asked for it, or NULL; set by shard */
     /* files: how it is named there; NULL: under its own path with indices */
+    struct span file_span;       /* of the line that gives its names in files */
     const char **file_names;     /* stb_ds array: "h.{i}.attn.c_attn.weight"; {0} {1}.. are the repeat indices, outermost first.
                                     Several: tensors of one shape, stacked along a new dim 0 */
     int64_t *file_shape;         /* stb_ds array or NULL: the shape in the file, of all of them stacked */

@@ -134,7 +134,9 @@ static bool set_axes(struct frame *f, struct node *n, const struct formal *o)
             return false;
         for (int k = 0; k < count; k++)
             if (axes[k] == axis) {
-                diag_error(E_ARGUMENTS, a->span, "the same axis twice");
+                struct diag *d = diag_error(E_ARGUMENTS, a->span, "the same axis twice");
+                diag_label(d, o->given->kids[k]->span, "here already");
+                diag_help(d, "name each axis once");
                 return false;
             }
         axes[count++] = axis;

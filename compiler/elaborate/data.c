@@ -217,8 +217,12 @@ static void read_binding(struct frame *f, struct ast *a, struct data_binding **t
     if (!strings_of(file, "a data file", &files) || !find_element(type, &b))
         return;
     if (ast_count(names) != readers[b.reader].gives) {
-        diag_error(E_ARGUMENTS, names->span, "%s gives %s", reader,
-                   tokens ? "two tensors: the tokens and the targets" : "one tensor");
+        struct diag *d = diag_error(E_ARGUMENTS, names->span, "%s gives %s", reader,
+                                    tokens ? "two tensors: the tokens and the targets" : "one tensor");
+        if (!tokens)
+            diag_help(d, "write a line for each input");
+        else if (ast_count(names) == 1)
+            diag_help(d, "name both inputs: `%s, targets = %s`", names->kids[0]->name, span_text(call->span));
         return;
     }
     if (tokens && (b.scale != 1 || b.shift != 0)) {
@@ -244,8 +248,10 @@ static void read_binding(struct frame *f, struct ast *a, struct data_binding **t
 
 void data_read(struct frame *f, struct ast *data, struct data_binding **to)
 {
+    int before = diag_errors();
     for (int i = 0; i < ast_count(data); i++)
         read_binding(f, data->kids[i], to);
+    f->e->data_failed |= diag_errors() != before;
 }
 
 static struct value *input_named(struct elab *e, const char *name)
@@ -313,8 +319,55 @@ static void binding_type(const struct data_binding *b, const struct value *x, co
     }
 }
 
-static void check_bindings(struct elab *e, struct data_binding *data, struct span block)
+/* The data block of train or evaluate, or the whole block where there is none. */
+static struct span data_place(const struct ast *block)
 {
+    for (int i = 0; i < ast_count(block); i++)
+        if (block->kids[i] && block->kids[i]->kind == AST_DATA)
+            return block->kids[i]->span;
+    return block->span;
+}
+
+/* The line that a user would write for these inputs. */
+static const char *line_for(struct value **inputs)
+{
+    const struct value *x = inputs[0];
+    if (x->type == TYPE_I32 && x->ndim == 2)
+        return arrlen(inputs) == 2 ? mem_printf("%s, %s = next_token(\"input.bin\", u16)", x->path, inputs[1]->path)
+                                   : "tokens, targets = next_token(\"input.bin\", u16)";
+    const char *type = x->type == TYPE_I32 ? "i32" : x->type == TYPE_F32 ? "f32" : "u8";
+    return mem_printf("%s = raw(\"%s.bin\", %s)", x->path, x->path, type);
+}
+
+/* One message for all of them. */
+static void check_bound(struct elab *e, struct data_binding *data, const struct ast *block)
+{
+    struct value **without = NULL;
+    for (int j = 0; j < arrlen(e->inputs); j++) {
+        bool bound = false;
+        for (int i = 0; i < arrlen(data); i++)
+            for (int k = 0; k < data[i].ninput; k++)
+                bound |= !strcmp(data[i].inputs[k], e->inputs[j]->path);
+        if (!bound)
+            arrput(without, e->inputs[j]);
+    }
+    int n = (int)arrlen(without);
+    if (!n)
+        return;
+    const char *all = "";
+    for (int i = 0; i < n; i++)
+        all = mem_printf("%s%s'%s'", all, !i ? "" : i + 1 < n ? ", " : " and ", without[i]->path);
+    struct diag *d = diag_error(E_BLOCK_LINE, data_place(block), "input%s %s get%s no data", n == 1 ? "" : "s", all, n == 1 ? "s" : "");
+    diag_label(d, without[0]->span, "declared here");
+    diag_help(d, "add a line to its data block, such as %s", line_for(without));
+}
+
+static void check_bindings(struct elab *e, struct data_binding *data, const struct ast *block)
+{
+    bool unknown = false;
+    const char *all = "";
+    for (int j = 0; j < arrlen(e->inputs); j++)
+        all = mem_printf("%s%s%s", all, j ? ", " : "", e->inputs[j]->path);
     for (int i = 0; i < arrlen(data); i++) {
         struct value *v[2] = {NULL, NULL};
         for (int k = 0; k < data[i].ninput; k++) {
@@ -326,8 +379,12 @@ static void check_bindings(struct elab *e, struct data_binding *data, struct spa
             if (!v[k]) {
                 struct diag *d = diag_error(E_UNKNOWN_NAME, data[i].span, "the model has no input '%s'",
                                             data[i].inputs[k]);
+                unknown = true;
+                diag_label(d, e->m->model_span, "the model");
                 if (best)
                     diag_help(d, "did you mean '%s'?", best);
+                else
+                    diag_help(d, "its inputs are %s", all);
             }
             for (int j = 0; j < i; j++)
                 for (int q = 0; q < data[j].ninput; q++)
@@ -339,28 +396,19 @@ static void check_bindings(struct elab *e, struct data_binding *data, struct spa
         if (v[0] && (v[1] || data[i].ninput == 1))
             binding_type(&data[i], v[0], v[1]);
     }
-    for (int j = 0; j < arrlen(e->inputs); j++) {
-        bool bound = false;
-        for (int i = 0; i < arrlen(data); i++)
-            for (int k = 0; k < data[i].ninput; k++)
-                bound |= !strcmp(data[i].inputs[k], e->inputs[j]->path);
-        if (!bound) {
-            struct diag *d = diag_error(E_BLOCK_LINE, block, "input '%s' gets no data", e->inputs[j]->path);
-            diag_label(d, e->inputs[j]->span, "declared here");
-            diag_help(d, "add a line to its data block, such as tokens, targets = next_token(\"input.bin\", u16)");
-        }
-    }
+    if (!e->data_failed && !unknown)
+        check_bound(e, data, block);
 }
 
 void data_check(struct elab *e)
 {
     struct module *m = e->m;
     if (m->train.present) {
-        check_bindings(e, m->train.data, e->train->span);
+        check_bindings(e, m->train.data, e->train);
         data_ranges(m->graph[ENTRY_TRAIN], m->train.data);
     }
     if (m->evaluate.present) {
-        check_bindings(e, m->evaluate.data, e->evaluate->span);
+        check_bindings(e, m->evaluate.data, e->evaluate);
         data_ranges(m->graph[ENTRY_EVALUATE], m->evaluate.data);
     }
 }

@@ -9,6 +9,7 @@
  *     state.c         updates of states
  *     denominators.c  counts that are still open
  *     mesh.c plan.c   the chosen plan               train.c data.c files.c     the other blocks
+ *     once.c          what may be said once only
  *     match.c         every pattern matches something
  *     cut.c           repeats in pieces, where patterns name some blocks only
  *
@@ -42,6 +43,7 @@ struct elab {
     struct decl **decls;                             /* stb_ds array, in program order */
     struct { const char *key; struct decl *value; } *decl_of;  /* the same by name */
     bool import_failed;
+    bool data_failed;                                /* a line of a data block was refused: inputs may lack theirs by that */
     struct ast *model, *train, *evaluate, *sample, *cluster;   /* NULL where the program has none */
     struct ast **files, **plans;                     /* stb_ds arrays */
     struct { const char *key; struct param *value; } *params;        /* by path, over all entries */
@@ -221,6 +223,14 @@ void files_collect(struct elab *e);
 void patterns_check(struct elab *e);
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
 void precision_collect(struct frame *f, struct plan *p, struct ast *a);
+/* ---- once.c ---- */
+
+bool line_once(struct ast **slot, struct ast *a, const char *what);  /* into the slot; false after a diagnostic: there was one */
+void settings_once(struct ast *block);               /* its settings and blocks */
+void names_once(struct ast *list, const char *what); /* what: "in this list" */
+void lists_once(struct ast *block, const char *word);/* the patterns after `on`, or of frozen, over its settings of that word */
+void plan_lines_once(struct ast *plan);              /* the patterns of sbp, pin, save, place and recompute */
+
 bool settings_word(struct ast *s, const char *block, const char *const *words);      /* diagnoses an unknown word */
 /* schedule_file.c: reads the order of plan->schedule_file, after mesh and micro-batches */
 void schedule_file(struct plan *p);

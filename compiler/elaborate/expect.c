@@ -70,6 +70,10 @@ void expect_collect(struct frame *f, struct plan *p, struct ast *a)
     }
     for (int i = 1; i < ast_count(call); i++) {
         unsigned axes = mesh_axes(&p->mesh, call->kids[i]->name);
+        for (int k = 1; k < i; k++)
+            if (!strcmp(call->kids[k]->name, call->kids[i]->name))
+                diag_label(diag_error(E_AXIS, call->kids[i]->span, "axis '%s' stands twice", call->kids[i]->name),
+                           call->kids[k]->span, "here already");
         if (!axes) {
             axis_unknown(&p->mesh, call->kids[i]->name, call->kids[i]->span);
             return;
@@ -77,6 +81,15 @@ void expect_collect(struct frame *f, struct plan *p, struct ast *a)
         for (int k = 0; k < p->mesh.naxis; k++)          /* an axis of one rank sends nothing */
             if (axes >> k & 1 && p->mesh.axis[k].size > 1)
                 x.axes |= 1u << k;
+    }
+    for (int i = 0; i < arrlen(p->expect); i++) {
+        const struct expectation *old = &p->expect[i];
+        if (strcmp(old->pattern, x.pattern) || strcmp(old->kind, x.kind) || old->axes != x.axes || old->phase != x.phase ||
+            old->per_microbatch != x.per_microbatch)
+            continue;
+        diag_label(diag_error(E_DUPLICATE, a->span, "the plan expects a count of %s of '%s' twice", x.kind, x.pattern), old->span,
+                   "the first one");
+        return;
     }
     if (const_int(f, ast_kid(comparison, 1), 0, "the number of collectives", &x.count))
         arrput(p->expect, x);

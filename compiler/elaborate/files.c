@@ -97,7 +97,8 @@ static bool add_name(struct elab *e, struct param *p, struct ast *pattern, struc
             if (!strcmp(o->file_names[k], name) && o == p)
                 diag_error(E_DUPLICATE, text->span, "one tensor of the file stands twice in the stack");
             else if (!strcmp(o->file_names[k], name))
-                diag_error(E_DUPLICATE, text->span, "%s and %s have one name in the file", o->path, p->path);
+                diag_label(diag_error(E_DUPLICATE, text->span, "%s and %s have one name in the file", o->path, p->path),
+                           o->file_span, "the first one");
     }
     arrput(p->file_names, name);
     return true;
@@ -204,9 +205,13 @@ static void map(struct frame *f, struct ast *a)
         return;
     }
     if (p && p->file_names) {
-        diag_error(E_DUPLICATE, pattern->span, "%s has two names in files", p->path);
+        struct diag *d = diag_error(E_DUPLICATE, pattern->span, "%s has two names in files", p->path);
+        diag_label(d, p->file_span, "the first one");
+        diag_help(d, "keep the name that the file has; several tensors stacked are stack(\"one\", \"other\")");
         return;
     }
+    if (p)
+        p->file_span = a->span;
     for (int i = 0; i < arrlen(names); i++)
         if (!add_name(f->e, p, pattern, names[i]))
             return;

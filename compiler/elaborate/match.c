@@ -107,6 +107,34 @@ static void check_blocks(struct elab *e, const char *pattern, struct span span, 
     diag_help(d, "a range is half-open: [0..%lld] is all of them", (long long)widest->count);
 }
 
+/* What recompute and place lines are about runs. Inputs and parameters do not: they are there, in the backward too. */
+static void check_computed(struct elab *e, const struct plan_line *l)
+{
+    struct graph *g = any_graph(e);
+    const struct value *given = NULL;
+    for (int i = 0; g && i < arrlen(g->values); i++) {
+        const struct value *v = g->values[i];
+        if (!value_matches(v, l->pattern, NULL) && !pattern_covers(l->pattern, v->path, NULL))
+            continue;
+        if (v->def && v->def->op != &op_input && v->def->op != &op_param)
+            return;
+        given = v;
+    }
+    if (!given || !given->def)
+        return;
+    const char *what = given->def->op == &op_input ? "an input" : "a parameter";
+    struct diag *d;
+    if (l->kind == LINE_PLACE) {
+        d = diag_error(E_PLACE, l->pattern_span, "'%s' is %s, which is wherever its readers run", l->pattern, what);
+        diag_label(d, given->span, "declared here");
+        diag_help(d, "place the call or the value that reads it");
+    } else {
+        d = diag_error(E_BLOCK_LINE, l->pattern_span, "'%s' is %s: there is nothing to recompute", l->pattern, what);
+        diag_label(d, given->span, "declared here, and kept in any case");
+        diag_help(d, "name calls or values that the forward computes, as in `recompute h[*]`");
+    }
+}
+
 static const char *last_part(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -130,6 +158,27 @@ static const char *plain_indices(const char *pattern)
     return out;
 }
 
+/* How paths begin, where nothing is near: all of the parameters, or the first parts of all paths. */
+static void help_begins(struct diag *d, struct param **params, const char **paths)
+{
+    enum { MOST = 8 };
+    const char **begins = NULL, *all = "";
+    for (int i = 0; i < arrlen(params ? (void *)params : (void *)paths); i++) {
+        const char *path = params ? params[i]->path : paths[i];
+        const char *name = intern_n(path, params ? strlen(path) : strcspn(path, ".@"));
+        bool known = strchr(name, '#') || strchr(name, '~');
+        for (int k = 0; k < arrlen(begins); k++)
+            known |= begins[k] == name;
+        if (!known)
+            arrput(begins, name);
+    }
+    int n = (int)arrlen(begins);
+    for (int i = 0; i < n; i++)
+        all = mem_printf("%s%s%s", all, !i ? "" : i + 1 < n ? ", " : " and ", begins[i]);
+    if (n && n <= MOST)
+        diag_help(d, params ? n == 1 ? "there is one parameter, %s" : "the parameters are %s" : "paths begin with %s", all);
+}
+
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only)
 {
     const char **paths = NULL, **parts = NULL;
@@ -144,7 +193,9 @@ void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bo
     for (int i = 0; i < arrlen(paths); i++)
         arrput(parts, last_part(paths[i]));
     struct diag *d = diag_error(E_PATTERN, span, "'%s' matches no %s", pattern, params_only ? "parameter" : "tensor");
-    const char *text = plain_indices(pattern), *near = suggest(text, paths);
+    const char *text = plain_indices(pattern), *indexed = mem_printf("%s[*]", text), *near = suggest(text, paths);
+    for (int i = 0; i < arrlen(paths); i++)
+        near = !strcmp(paths[i], indexed) ? indexed : near;
     const char *first = near && !strcmp(near, text) ? mem_printf("%s.0", text) : NULL;
     for (int i = 0; first && g && i < arrlen(g->values); i++)
         if (value_matches(g->values[i], first, NULL)) {
@@ -164,6 +215,8 @@ void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bo
                 diag_help(d, "did you mean '%s'?", paths[i]);
                 return;
             }
+    if (!part)
+        help_begins(d, params_only ? e->m->params : NULL, paths);
 }
 
 static void check_split(struct elab *e, struct plan *p)
@@ -245,6 +298,8 @@ void patterns_check(struct elab *e)
             pattern_unmatched(e, l->pattern, l->pattern_span, false);
         else
             check_blocks(e, l->pattern, l->pattern_span, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE);
+        if (l->kind == LINE_RECOMPUTE || l->kind == LINE_PLACE)
+            check_computed(e, l);
     }
     for (int i = 0; i < arrlen(p->precision.keep); i++) {
         const char *keep = p->precision.keep[i];

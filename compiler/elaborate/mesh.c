@@ -104,6 +104,32 @@ static int64_t devices_named(const char *s)
     }
 }
 
+/* The first of the devices of a list that stands in it before, as "m0:3"; NULL where there is none. */
+static const char *device_again(const char *s)
+{
+    struct { char *key; int value; } *seen = NULL;
+    while (*s) {
+        s += strspn(s, ", ");
+        const char *host = s;
+        int n = (int)strcspn(s, ":");
+        for (s += n; *s == ':' || *s == '+';) {
+            char *end;
+            long low = strtol(s + 1, &end, 10), high = low;
+            if (*end == '-')
+                high = strtol(end + 1, &end, 10);
+            s = end;
+            for (long k = low; k <= high; k++) {
+                const char *device = mem_printf("%.*s:%ld", n, host, k);
+                if (shgeti(seen, device) >= 0)
+                    return device;
+                shput(seen, device, 1);
+            }
+        }
+        s += strspn(s, " ");
+    }
+    return NULL;
+}
+
 void mesh_build(struct frame *f, struct plan *p, struct ast *a)
 {
     struct mesh *m = &p->mesh;
@@ -132,6 +158,9 @@ void mesh_build(struct frame *f, struct plan *p, struct ast *a)
         struct diag *d = diag_error(E_RANKS, a->span, "the mesh has %s%lld ranks, but %lld devices are named",
                                     m->naxis > 1 ? mem_printf("%s = ", product) : "", (long long)ranks, (long long)named);
         diag_label(d, on->span, "%lld devices", (long long)named);
+    } else if (on && device_again(on->name)) {
+        diag_help(diag_error(E_MESH, on->span, "the device %s is named twice", device_again(on->name)),
+                  "a rank has a device to itself; devices of a host are numbered from 0");
     }
 }
 
@@ -191,7 +220,11 @@ static bool part_axes(const struct mesh *m, struct ast *names, bool in_model, st
             diag_label(diag_warning(W_AXIS, a->span, "this plan has no axis '%s': the conversion skips it", a->name), m->span,
                        "the mesh");
         } else if (axes & part->axes) {
-            diag_error(E_LAYOUT_LINE, a->span, "axis '%s' splits one dim twice", a->name);
+            int k = 0;
+            while (!(mesh_axes(m, names->kids[k]->name) & axes))
+                k++;
+            diag_label(diag_error(E_LAYOUT_LINE, a->span, "axis '%s' splits one dim twice", a->name), names->kids[k]->span,
+                       "here already");
             fine = false;
         }
         for (int k = 0; k < m->naxis; k++)

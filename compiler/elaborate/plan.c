@@ -11,17 +11,6 @@ static const struct { const char *spelling; int chunks; bool splits, vee; } sche
 #undef SCHEDULE
 };
 
-static bool once(struct ast **slot, struct ast *a, const char *what)
-{
-    if (*slot) {
-        struct diag *d = diag_error(E_DUPLICATE, a->span, "the plan has two %s lines", what);
-        diag_label(d, (*slot)->span, "the first one");
-        return false;
-    }
-    *slot = a;
-    return true;
-}
-
 static void microbatches(struct frame *f, struct plan *p, struct ast *a)
 {
     struct ast *dim = ast_kid(a, 1);
@@ -145,6 +134,7 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
     static const char *const words[] = {"schedule", NULL};
     struct ast *cut = NULL, *backward = NULL;
     p->pipeline_span = a->span;
+    settings_once(a);
     p->mesh.pipe = mesh_axis(&p->mesh, a->name);
     if (p->mesh.pipe < 0 || p->mesh.pipe == p->mesh.mb) {
         p->mesh.pipe = -1;
@@ -160,8 +150,8 @@ static void pipeline(struct frame *f, struct plan *p, struct ast *a)
         if (s->kind == AST_SPLIT) {
             const char *what = ast_kid(s, 0)->name;
             if (what && !strcmp(what, "backward") && !ast_kid(s, 1) && !s->is_int)
-                p->split_backward |= once(&backward, s, "split backward");
-            else if (once(&cut, s, "split"))
+                p->split_backward |= line_once(&backward, s, "split backward");
+            else if (line_once(&cut, s, "split"))
                 split(f, p, s);
             continue;
         }
@@ -226,6 +216,17 @@ static void lines(struct frame *f, struct plan *p, struct ast *a, enum line_kind
 
 const char *const shard_level_name[] = {"", "optimizer", "gradients", "parameters"};
 
+/* The i-th name means an axis that an earlier one means: itself, or the group it is in. */
+static void axis_again(const struct mesh *m, struct ast *names, int i)
+{
+    int k = 0;
+    while (k < i - 1 && !(mesh_axes(m, names->kids[k]->name) & mesh_axes(m, names->kids[i]->name)))
+        k++;
+    struct diag *d = diag_error(E_AXIS, names->kids[i]->span, "shares are cut over axis '%s' twice", names->kids[i]->name);
+    diag_label(d, names->kids[k]->span, "here already");
+    diag_help(d, "name each axis once, and a group or its parts, not both");
+}
+
 /* shard optimizer | gradients | parameters over dp */
 static void shard_over(struct plan *p, struct ast *a)
 {
@@ -245,6 +246,8 @@ static void shard_over(struct plan *p, struct ast *a)
         unsigned axes = mesh_axes(&p->mesh, name->name), here = 0;
         if (!axes)
             axis_unknown(&p->mesh, name->name, name->span);
+        if (axes & p->shard.axes)
+            axis_again(&p->mesh, names, i);
         for (int k = 0; k < p->mesh.naxis; k++)
             if (axes >> k & 1 && (p->mesh.axis[k].time || k == p->mesh.pipe))
                 here |= 1u << k;
@@ -272,17 +275,25 @@ static void offload(struct plan *p, struct ast *a)
         }
 }
 
+/* buckets 25 MiB, in any plan */
+static void buckets(struct plan *p, struct ast *a)
+{
+    const struct ast *size = ast_kid(a, 0);
+    p->shard.bucket_bytes = (int64_t)size->num;
+    if (size->num < 1)
+        diag_help(diag_error(E_BLOCK_LINE, size->span, "a call that takes no bytes reduces nothing"),
+                  "write `buckets 25 MiB`; without the line there is one call for each block");
+}
+
 /* prefetch and keep are about the shard line before them. */
 static void shard_setting(struct plan *p, struct ast *a)
 {
-    bool keep = a->kind == AST_FLAG, prefetch = !keep && !strcmp(a->name, "prefetch");
+    bool keep = a->kind == AST_FLAG, prefetch = !keep;
     const struct ast *number = keep ? NULL : ast_kid(a, 0);
     if (keep)
         p->shard.keep = true;
-    else if (prefetch)
-        p->shard.prefetch = number->num == 1;
     else
-        p->shard.bucket_bytes = (int64_t)number->num;
+        p->shard.prefetch = number->num == 1;
     if (keep && p->shard.level != SHARD_PARAMETERS)
         diag_help(diag_error(E_BLOCK_LINE, a->span, "nothing is gathered that could be kept"),
                   "`%s` goes with a line `shard parameters over ..` before it", a->name);
@@ -302,6 +313,8 @@ static void unsupported(struct ast *a, const char *what)
 
 static void read_lines(struct frame *f, struct plan *p)
 {
+    struct ast *memory = NULL, *precision = NULL, *strict = NULL, *keep = NULL, *cut = NULL, *ahead = NULL;
+    plan_lines_once(p->ast);
     for (int i = 0; i < ast_count(p->ast); i++) {
         struct ast *a = p->ast->kids[i];
         switch (a->kind) {
@@ -311,6 +324,8 @@ static void read_lines(struct frame *f, struct plan *p)
         case AST_PLACE: lines(f, p, a, LINE_PLACE); break;
         case AST_RECOMPUTE: lines(f, p, a, LINE_RECOMPUTE); break;
         case AST_MEMORY:
+            if (!line_once(&memory, a, "memory"))
+                break;
             if (a->num < 1)
                 diag_help(diag_error(E_MEMORY, a->span, "a limit of no memory at all"),
                           "leave the line out where there is no limit");
@@ -318,24 +333,29 @@ static void read_lines(struct frame *f, struct plan *p)
             p->memory_span = a->span;
             break;
         case AST_FLAG:
-            if (!strcmp(a->name, "strict"))
+            if (!strcmp(a->name, "strict")) {
+                line_once(&strict, a, "strict");
                 p->strict = true;
-            else if (!strcmp(a->name, "keep after forward"))
-                shard_setting(p, a);
-            else
+            } else if (strcmp(a->name, "keep after forward") != 0) {
                 unsupported(a, a->name);
+            } else if (line_once(&keep, a, a->name)) {
+                shard_setting(p, a);
+            }
             break;
         case AST_PRECISION:
-            precision_collect(f, p, a);
+            if (line_once(&precision, a, "precision"))
+                precision_collect(f, p, a);
             break;
         case AST_SHARD: shard_over(p, a); break;
         case AST_OFFLOAD: offload(p, a); break;
         case AST_EXPECT: expect_collect(f, p, a); break;
         case AST_SETTING:
-            if (!strcmp(a->name, "buckets") || !strcmp(a->name, "prefetch"))
-                shard_setting(p, a);
-            else
+            if (strcmp(a->name, "buckets") != 0 && strcmp(a->name, "prefetch") != 0)
                 unsupported(a, a->name);
+            else if (!strcmp(a->name, "buckets") && line_once(&cut, a, a->name))
+                buckets(p, a);
+            else if (!strcmp(a->name, "prefetch") && line_once(&ahead, a, a->name))
+                shard_setting(p, a);
             break;
         default: break;
         }
@@ -349,13 +369,13 @@ static void read_plan(struct elab *e, struct plan *p)
     for (int i = 0; i < ast_count(p->ast); i++) {
         struct ast *a = p->ast->kids[i];
         if (a->kind == AST_MESH)
-            once(&mesh, a, "mesh");
+            line_once(&mesh, a, "mesh");
         else if (a->kind == AST_MICROBATCHES)
-            once(&mb, a, "microbatches");
+            line_once(&mb, a, "microbatches");
         else if (a->kind == AST_PIPELINE)
-            once(&pipe, a, "pipeline");
+            line_once(&pipe, a, "pipeline");
         else if (a->kind == AST_CLUSTER)
-            once(&cluster, a, "cluster");
+            line_once(&cluster, a, "cluster");
     }
     p->mesh.pipe = -1;
     p->mesh.nranks = 1;

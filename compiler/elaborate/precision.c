@@ -47,6 +47,8 @@ void precision_collect(struct frame *f, struct plan *p, struct ast *a)
         return;
     x->loss_scale = x->type == TYPE_F16 ? FL_SCALE_START : 0;
     x->growth_interval = FL_SCALE_GROWTH;
+    settings_once(a);
+    lists_once(a, "keep");
     for (int i = 0; i < ast_count(a); i++) {
         struct ast *s = a->kids[i], *value = ast_kid(s, 0), *on = ast_kid(s, 1);
         enum type t;

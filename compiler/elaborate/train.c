@@ -26,23 +26,6 @@ static bool is(const struct ast *s, const char *word)
     return s->name && !strcmp(s->name, word);
 }
 
-/* A setting given twice would silently lose one. */
-static void settings_once(struct ast *block)
-{
-    for (int i = 0; i < ast_count(block); i++)
-        for (int k = 0; k < i; k++) {
-            struct ast *a = block->kids[i], *b = block->kids[k];
-            if (!a || !b || a->kind != b->kind || (a->kind != AST_SETTING && a->kind != AST_BLOCK) || !is(a, b->name) ||
-                is(a, "frozen") || (ast_kid(a, 1) && ast_kid(b, 1)))
-                continue;
-            struct diag *d = diag_error(E_DUPLICATE, a->name_span.file ? a->name_span : a->span, "'%s' is set twice",
-                                        a->name);
-            diag_label(d, b->span, "first here");
-            if (ast_kid(a, 1) || ast_kid(b, 1))
-                diag_help(d, "for all parameters write `%s = .. on [*]`: of several such lines the last about a parameter counts", a->name);
-        }
-}
-
 static void plain(struct ast *s)
 {
     if (ast_kid(s, 1))
@@ -188,6 +171,9 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
         arrput(words, "rows");
     arrput(words, NULL);
     settings_once(a);
+    lists_once(a, "decay");
+    lists_once(a, "lr_scale");
+    lists_once(a, "rows");
     bool lr = false, rows = false;
     if (t->optimizer == &op_muon)
         t->momentum = 0.95;
@@ -283,6 +269,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
     int64_t seed = 1;
     bool steps = false, optimized = false;
     settings_once(block);
+    lists_once(block, "frozen");
     for (int i = 0; i < ast_count(block); i++) {
         struct ast *s = block->kids[i];
         if (s->kind == AST_DATA) {

@@ -99,6 +99,7 @@ static bool expect_kind(struct ast *s, struct ast *v, enum ast_kind kind, const 
 static bool read_settings(struct elab *e, struct user_op *u, struct ast *a)
 {
     static const char *const words[] = {"rule", "linear", "grad", "cpu", "cuda", NULL};
+    settings_once(a);
     for (int i = 2; i < ast_count(a); i++) {
         struct ast *s = a->kids[i], *v = ast_kid(s, 0);
         if (!settings_word(s, "op", words))

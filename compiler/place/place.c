@@ -116,6 +116,15 @@ static void refuse_inside(struct placing *p, const struct node *repeat, struct p
     }
 }
 
+static void two_stages(const struct node *n, const struct plan_line *old, const struct plan_line *line)
+{
+    struct diag *d = diag_error(E_CONFLICT, line->pattern_span, "'%s' is placed on stage %lld and on stage %lld",
+                                arrlen(n->out) && n->out[0]->path ? n->out[0]->path : n->op->name, (long long)old->stage_low,
+                                (long long)line->stage_low);
+    diag_label(d, old->span, "the other line");
+    diag_help(d, "keep one of the two, or narrow a pattern");
+}
+
 static int place_line(struct placing *p, struct node *n, const struct reach *r)
 {
     int stage = -1;
@@ -127,6 +136,8 @@ static int place_line(struct placing *p, struct node *n, const struct reach *r)
             continue;
         line->matches++;
         int s = line_stage(p, line, r);
+        if (s >= 0 && stage >= 0 && line->stage_low != p->line[n->id]->stage_low)
+            two_stages(n, p->line[n->id], line);
         if (s >= 0) {
             stage = s;
             p->line[n->id] = line;
