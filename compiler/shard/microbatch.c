@@ -4,20 +4,9 @@
  * computed by copies of its nodes in phase COUNT, before the first micro-batch.
  *
  * So phases become final here: LATE nodes run in UPDATE, what follows from counts alone in SETUP. */
-#include "shard.h"
+#include "microbatch.h"
 
-static const double slice_price = 1e-3, accumulate_price = 1, count_price = 1e3, whole_price = 1e2, broken_price = 1e6;
-
-struct time_value { int var, n; uint8_t *codes; };
-struct timing {
-    struct sharding *s;
-    int axis;
-    bool soft;
-    struct solver *solver;
-    struct actor *actors;
-    struct time_value *values;   /* by value id */
-    int8_t *countable;           /* by value id: 0 not known, 1 depends on inputs only, -1 not */
-};
+static const double slice_price = 1e-3, accumulate_price = 1, count_price = 1e3, whole_price = 1e2;
 
 static bool countable(struct timing *t, const struct value *v)
 {
@@ -137,7 +126,7 @@ static int batch_code(const struct timing *t, const struct value *v)
     return CODE_NONE;
 }
 
-static double read_price(struct timing *t, const struct value *v, int at, int need)
+double timing_price(struct timing *t, const struct value *v, int at, int need)
 {
     if (at == need || (at == CODE_B && need == CODE_LATE))
         return 0;
@@ -147,10 +136,24 @@ static double read_price(struct timing *t, const struct value *v, int at, int ne
         return accumulate_price;
     if (code_is_partial(at) && need == CODE_B && countable(t, v))
         return count_price;
-    return !t->soft ? INFINITY : code_is_partial(at) ? broken_price : 2 * broken_price;
+    return !t->soft ? INFINITY : code_is_partial(at) ? TIMING_BROKEN : 2 * TIMING_BROKEN;
 }
 
-static struct solution attempt(struct timing *t)
+/* Could the actor have taken its operand k as it is, all else as in choice j? Then it is not what needs another; nor is a
+ * repeat, which only hands on. */
+static bool takes(const struct actor *a, int j, int k, int at)
+{
+    for (int i = 0; i < arrlen(a->choices); i++) {
+        bool same = a->choices[i].in[k] == at;
+        for (int q = 0; q < arrlen(a->in) && same; q++)
+            same = q == k || a->choices[i].in[q] == a->choices[j].in[q];
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+struct solution timing_attempt(struct timing *t)
 {
     struct graph *g = t->s->g;
     uint32_t *made = NEW_ARRAY(uint32_t, arrlen(g->values) + 1);
@@ -158,6 +161,8 @@ static struct solution attempt(struct timing *t)
     t->values = NEW_ARRAY(struct time_value, arrlen(g->values) + 1);
     for (int i = 0; i < arrlen(t->actors); i++) {
         struct actor *a = &t->actors[i];
+        if (timing_skips(t, a))
+            continue;
         for (int k = 0; k < arrlen(a->out); k++)
             for (int j = 0; j < arrlen(a->choices); j++)
                 made[a->out[k]->id] |= 1u << a->choices[j].out[k];
@@ -180,6 +185,8 @@ static struct solution attempt(struct timing *t)
     for (int i = 0; i < arrlen(t->actors); i++) {
         struct actor *a = &t->actors[i];
         int n = (int)arrlen(a->choices);
+        if (timing_skips(t, a))
+            continue;
         a->var = solver_var(t->solver, n, NULL);
         for (int k = 0; k < arrlen(a->out); k++) {
             const struct time_value *x = &t->values[a->out[k]->id];
@@ -195,105 +202,15 @@ static struct solution attempt(struct timing *t)
             const struct time_value *x = &t->values[a->in[k]->id];
             double *table = NEW_ARRAY(double, n * x->n);
             for (int j = 0; j < n; j++)
-                for (int l = 0; l < x->n; l++)
-                    table[j * x->n + l] = read_price(t, a->in[k], x->codes[l], a->choices[j].in[k]);
+                for (int l = 0; l < x->n; l++) {
+                    double price = timing_price(t, a->in[k], x->codes[l], a->choices[j].in[k]);
+                    bool aside = t->soft && price >= TIMING_BROKEN && (a->carry >= 0 || takes(a, j, k, x->codes[l]));
+                    table[j * x->n + l] = aside ? 20 * price : price;
+                }
             solver_pair(t->solver, a->var, x->var, table);
         }
     }
     return solver_run(t->solver, 4e6);
-}
-
-/* ---- errors ---- */
-
-static bool has_batch(const struct module *m, const struct param *p)
-{
-    for (int d = 0; d < p->ndim && m->plan->mb_dim; d++)
-        if (dim_same(p->dim[d], m->plan->mb_dim) && !p->is_state && !p->frozen)
-            return true;
-    return false;
-}
-
-static bool reads(const struct node *n, const struct param *p)
-{
-    for (int k = 0; k < arrlen(n->in); k++)
-        if (n->in[k] && n->in[k]->def && n->in[k]->def->op == &op_param && node_ptr(n->in[k]->def, "param") == p)
-            return true;
-    return false;
-}
-
-static const char *single_text(const struct timing *t)
-{
-    const struct dim *over = t->s->m->plan->mb_dim;
-    return over && over->name ? mem_printf("`microbatches 1 over %s`", over->name) : "leave out `microbatches`";
-}
-
-/* A parameter with the dim that micro-batches cut: its gradient comes a piece at a time, but is updated as one. */
-static bool explain_parameter(const struct timing *t, const struct actor *a)
-{
-    const struct module *m = t->s->m;
-    const struct param *p = NULL;
-    for (int i = 0; i < arrlen(m->params); i++)
-        if (has_batch(m, m->params[i]) && (a->phase != PHASE_FORWARD || reads(a->node, m->params[i])))
-            p = m->params[i];
-    if (!p)
-        return false;
-    struct diag *d = diag_error(E_OPEN_MICROBATCH, p->span, "parameter '%s' has the dim '%s', which micro-batches cut",
-                                p->path, m->plan->mb_dim->name);
-    diag_label(d, m->plan->mb_span, "a micro-batch holds 1/%lld of it", (long long)m->plan->microbatches);
-    diag_help(d, "give the parameter another dim of this size, without the batch, or use 1 micro-batch: %s",
-              single_text(t));
-    return true;
-}
-
-static void explain_open(struct timing *t, const struct actor *a, int operand, int at)
-{
-    const struct value *v = a->in[operand];
-    const char *tensor = v->path ? v->path : v->def ? v->def->op->name : "value";
-    int64_t count = t->s->m->plan->microbatches;
-    struct span place = a->node->span.file ? a->node->span : v->span;
-    const char *reader = a->node->op == &op_to ? "this line" : a->node->op->name;
-    struct diag *d;
-    if (code_is_split(at))
-        d = diag_error(E_OPEN_MICROBATCH, place, "%s needs all of dim '%s' of '%s', but a micro-batch holds 1/%lld of it", reader,
-                       v->dim[at - CODE_S]->name ? v->dim[at - CODE_S]->name : "?", tensor, (long long)count);
-    else
-        d = diag_error(E_OPEN_MICROBATCH, place, "%s reads '%s' while it is still a sum over micro-batches",
-                       reader, tensor);
-    if (v->span.file && (v->span.begin != place.begin || v->span.file != place.file))
-        diag_label(d, v->span, "'%s' is made here, one micro-batch at a time", tensor);
-    else if (t->s->m->plan->mb_span.file)
-        diag_label(d, t->s->m->plan->mb_span, "micro-batches are cut here");
-    if (code_is_split(at))
-        diag_help(d, "cut the micro-batches over another dim, or use 1 micro-batch: %s", single_text(t));
-    else
-        diag_help(d, "divide by a count of inputs, divide two whole-step sums last, or use 1 micro-batch: %s", single_text(t));
-}
-
-static void blame(struct timing *t)
-{
-    int shown = 0;
-    struct span last = {0};
-    t->soft = true;
-    struct solution answer = attempt(t);
-    for (int i = 0; answer.feasible && i < arrlen(t->actors) && shown < 2; i++) {
-        struct actor *a = &t->actors[i];
-        for (int k = 0; k < arrlen(a->in) && shown < 2; k++) {
-            if (!a->in[k])
-                continue;
-            const struct time_value *x = &t->values[a->in[k]->id];
-            int at = x->codes[answer.choice[x->var]], need = a->choices[answer.choice[a->var]].in[k];
-            if (read_price(t, a->in[k], at, need) < broken_price)
-                continue;
-            if (!shown && explain_parameter(t, a))
-                return;
-            if (!shown || last.file != a->node->span.file || last.begin != a->node->span.begin || !last.file)
-                explain_open(t, a, k, at);
-            last = a->node->span;
-            shown++;
-        }
-    }
-    if (!shown)
-        BUG("micro-batches have no solution and no culprit");
 }
 
 /* ---- results ---- */
@@ -466,9 +383,9 @@ void microbatch_solve(struct sharding *s)
     t.countable = NEW_ARRAY(int8_t, arrlen(s->g->values) + 1);
     for (int i = 0; i < arrlen(t.actors); i++)
         add_late(&t, &t.actors[i], once);
-    struct solution answer = attempt(&t);
+    struct solution answer = timing_attempt(&t);
     if (!answer.feasible) {
-        blame(&t);
+        timing_blame(&t);
         return;
     }
     write_back(&t, &answer);
