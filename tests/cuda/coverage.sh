@@ -14,6 +14,7 @@ unset CCACHE_BASEDIR
 rm -rf "$objects" "$work"
 make -s -j2 -f "$here/double/double.mk" BUILD="$objects" shared tests
 for t in kernels attention types; do FL_DOUBLE_EAGER=1 "$objects/tests/$t" >/dev/null; done
+FL_DOUBLE_LT=none FL_DOUBLE_EAGER=1 "$objects/tests/types" >/dev/null            # a library without epilogues
 FL_DOUBLE_EAGER=1 mpirun -n 3 --oversubscribe "$objects/tests/collectives" collectives >/dev/null
 mkdir -p "$work/mlp"
 for plan in single bf16 zero3 dp2_tp2_pp2 deferred; do
@@ -25,13 +26,19 @@ for plan in single bf16 zero3 dp2_tp2_pp2 deferred; do
         "$work/$plan" "$of" 3 1 >/dev/null
     ranks=$(sed -n 's/^RANKS := //p' "$work/$plan/out/Makefile")             # evaluation and a sample too
     mpirun -n "$ranks" --oversubscribe "$work/$plan/out/run.double" --data "$root/tests/golden/own/tokens.bin" \
-        --eval-data "$root/tests/golden/own/tokens.bin" --steps 1 >/dev/null
+        --eval-data "$root/tests/golden/own/tokens.bin" --steps 1 --dump '*' -o "$work/dump.safetensors" >/dev/null
 done
 "$build/flowc" "$root/examples/mlp/mlp.flow" --plan dp2 -o "$work/mlp/out" --target cuda
 make -s -f "$here/double/double.mk" PROGRAM="$work/mlp/out" BUILD="$objects"
 mpirun -n 2 --oversubscribe "$work/mlp/out/run.double" --selftest >/dev/null
 head -c 200000 "$root/tests/golden/own/tokens.bin" >"$work/data"
 mpirun -n 2 --oversubscribe "$work/mlp/out/run.double" --data "$work/data" --steps 2 >/dev/null
+sed 's/^    tokens 400$/    tokens 4/; s/precision bf16 {/precision f16 { loss_scale 1024;/' "$root/examples/gpt/gpt.flow" >"$work/f16.flow"
+mkdir "$work/f16"
+"$build/flowc" "$work/f16.flow" --plan bf16 --set V=256 --set T=16 --set D=32 --set H=2 --set L=2 --set N=4 --set M=2 -o "$work/f16/out" --target cuda
+make -s -f "$here/double/double.mk" PROGRAM="$work/f16/out" BUILD="$objects"
+mpirun -n 2 --oversubscribe "$work/f16/out/run.double" --data "$root/tests/golden/own/tokens.bin" \
+    --eval-data "$root/tests/golden/own/tokens.bin" --steps 1 --dump '*' -o "$work/dump.safetensors" >/dev/null
 # functions that ran
 for data in "$objects"/cuda/*.gcda "$work"/*/out/class_*.gcda; do gcov -j -t -m "$data" 2>/dev/null; done | tr '{' '\n' |
     sed -n 's/.*"execution_count": [1-9][0-9]*, "demangled_name": "\([^"]*\).*/\1/p' | sed 's/[<(].*//; s/.* //' | sort -u >"$work/ran"
