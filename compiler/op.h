@@ -156,6 +156,8 @@ void list_ops(FILE *to);                             /* --list-ops: the whole ta
 
 /* All 1-D signatures of a node along an axis of `parts` ranks, the all-B one first, without duplicates. stb_ds array. */
 struct sig *node_signatures(const struct node *n, int parts);
+/* Whether the results are linear in this operand, with the others held or scaled alike. */
+bool node_linear_in(const struct node *n, int operand);
 
 /* What is known of a value's entries in the padding of one of its dims. From rules, linear sets and flags; for element-
  * wise ops from the reference itself, evaluated at what the operands may hold (ops/padding.c). */

@@ -8,7 +8,9 @@
  *            different denominators
  *   counted  the value is a count, apart along `rows`, taken over `divided`
  *
- * Only what depends on an input has these; a sum over a parameter is no open sum. Counts that a mesh axis or the
+ * Only what depends on an input has these; a sum over a parameter is no open sum. Nor is what a nonlinear op makes of rows:
+ * pooled tokens behind a cross entropy are numbers of their own, one for a row, whatever each was summed over or divided by.
+ * Counts that a mesh axis or the
  * micro-batches leave open are the business of shard, which sees them as partial values. */
 #include "elaborate.h"
 
@@ -88,6 +90,9 @@ void scale_input(struct elab *e, struct value *v)
     scale_put(e, v, (struct scale){.data = true});
 }
 
+/* How to say that it is meant: a sum that is no count divides at the user's word. */
+static const char user_word[] = "where this is meant, divide by a sum in place of the count: sum(cast(mask, f32), axis = ..)";
+
 /* Summing over dims along which the denominators differ. */
 static void check_rows(struct elab *e, struct node *n, struct scale s, uint64_t over)
 {
@@ -98,6 +103,7 @@ static void check_rows(struct elab *e, struct node *n, struct scale s, uint64_t 
                                 set_text(e, bad));
     diag_label(d, s.count, "counted apart for every %s", set_text(e, bad));
     diag_help(d, "divide one sum over everything by one count over everything: sum(x) / count(y)");
+    diag_note(d, user_word);
 }
 
 static struct scale follow_sum(struct elab *e, struct node *n, struct scale s, bool mean)
@@ -133,6 +139,8 @@ static struct scale follow_div(struct elab *e, struct node *n, struct scale a, s
     if (!b.counted) {                     /* a number, or something that is no count: taken at the user's word */
         s.counted = false;
         s.summed = 0;
+        if (b.data)                       /* rows that are scaled by what is theirs: to length 1, say */
+            s.rows &= ~b.rows;
         if (!b.data && a.counted)
             s.counted = s.fixed = true;
         return s;
@@ -144,6 +152,7 @@ static struct scale follow_div(struct elab *e, struct node *n, struct scale a, s
         diag_label(d, b.count, b.rows & bad ? "counted apart for every %s" : "this count does not cover %s",
                    set_text(e, bad));
         diag_help(d, "count over the same axes as the sum");
+        diag_note(d, user_word);
     }
     s.counted = false;
     s.rows |= b.rows;
@@ -199,6 +208,19 @@ static struct scale follow_mul(struct scale a, struct scale b)
     }
     struct scale s = join(a, b);
     s.summed = (a.summed & ~b.divided) | (b.summed & ~a.divided);
+    s.rows = a.rows ^ b.rows;            /* a product of two such quotients is none, as a square is none */
+    return s;
+}
+
+/* Operand k as the node's result has it. */
+static struct scale passed_on(struct elab *e, const struct node *n, int k)
+{
+    struct scale s = scale_of(e, n->in[k]);
+    bool rows = n->in[k] && n->in[k]->ndim && arrlen(n->out) && n->out[0]->ndim;
+    if (rows && !s.counted && !node_linear_in(n, k)) {
+        s.closed &= !s.rows;
+        s.summed = s.rows = 0;
+    }
     return s;
 }
 
@@ -210,7 +232,7 @@ void scale_follow(struct frame *f, struct node *n)
     struct scale b = scale_of(e, arrlen(n->in) > 1 ? n->in[1] : NULL);
     if (n->op == &op_count) {
         s = follow_count(e, n);
-    } else if (n->op == &op_sum || n->op == &op_mean) {
+    } else if (n->op == &op_sum || n->op == &op_mean || (n->op == &op_einsum && arrlen(n->in) == 1)) {
         s = follow_sum(e, n, a, n->op == &op_mean);
     } else if (n->op == &op_div) {
         s = follow_div(e, n, a, b);
@@ -219,17 +241,20 @@ void scale_follow(struct frame *f, struct node *n)
     } else if (n->op == &op_mul) {
         s = follow_mul(a, b);
     } else if (arrlen(n->in) == 1) {
-        s = a;
+        s = passed_on(e, n, 0);
     } else if (n->op == &op_maximum && a.counted && !b.data) {       /* max(count, 1) is a count */
         s = a;
     } else {
-        uint64_t in = 0, weighted = 0;
+        uint64_t in = 0, weighted = 0, rows = 0;
         for (int k = 0; k < arrlen(n->in); k++) {
-            s = join(s, scale_of(e, n->in[k]));
+            struct scale x = passed_on(e, n, k);
+            rows ^= x.rows;
+            s = join(s, x);
             in |= n->in[k] ? dims_of(e, n->in[k]) : 0;
             weighted |= n->in[k] && !scale_of(e, n->in[k]).data ? dims_of(e, n->in[k]) : 0;
         }
         if (n->op == &op_einsum) {           /* x @ w mixes features: over dims of a parameter no batch is summed */
+            s.rows = rows;
             check_rows(e, n, s, in & ~dims_of(e, n->out[0]));
             if (s.data)
                 s.summed |= in & ~weighted & ~dims_of(e, n->out[0]) & ~s.divided;

@@ -223,6 +223,15 @@ struct linear_set *linear_sets(const struct node *n)
     return sets;
 }
 
+bool node_linear_in(const struct node *n, int operand)
+{
+    struct linear_set *sets = linear_sets(n);
+    bool found = false;
+    for (int i = 0; i < arrlen(sets); i++)
+        found |= sets[i].in == REDUCE_SUM && sets[i].operands & operand_bit(operand);
+    return found;
+}
+
 static void linear_sigs(const struct node *n, struct sig **sigs)
 {
     struct linear_set *sets = linear_sets(n);
