@@ -3,7 +3,8 @@
  *
  * What leads to x alone and has lost the dim that micro-batches cut moves there too: statistics are then complete, so that
  * x may be any function of them, a square or the mean with the old value. What still has the dim stays in the forward and is
- * accumulated. */
+ * accumulated; so does what has it under another name, behind a reshape of [N, T] to [N*T]. */
+#include "../batch.h"
 #include "../module.h"
 #include "tape.h"
 
@@ -11,6 +12,7 @@ struct stating {
     struct graph *g;
     struct value *keep;          /* bool scalar: the step counts; NULL: each does */
     int *readers;                /* by value id: how many read it, but for nodes that move */
+    bool *cut;                   /* by value id: batch.h */
 };
 
 static void count(struct node *n, void *context)
@@ -31,22 +33,14 @@ static bool has_next(const struct region *r)
     return false;
 }
 
-static bool cut_by(const struct value *v, const struct dim *mb)
-{
-    for (int d = 0; d < v->ndim; d++)
-        if (v->dim[d] == mb)
-            return true;
-    return false;
-}
-
 static bool moves(const struct stating *s, const struct node *n)
 {
     const struct dim *mb = s->g->module->plan ? s->g->module->plan->mb_dim : NULL;
     bool fine = mb && !n->body && !(n->op->flags & (OP_SOURCE | OP_EFFECT | OP_RANDOM)) && n->phase == PHASE_FORWARD;
     for (int k = 0; k < arrlen(n->in) && fine; k++)
-        fine = !n->in[k] || !cut_by(n->in[k], mb);
+        fine = !n->in[k] || !s->cut[n->in[k]->id];
     for (int k = 0; k < arrlen(n->out) && fine; k++)
-        fine = !s->readers[n->out[k]->id] && !cut_by(n->out[k], mb);
+        fine = !s->readers[n->out[k]->id] && !s->cut[n->out[k]->id];
     return fine;
 }
 
@@ -148,6 +142,7 @@ void update_states(struct graph *g, struct value *scale)
         s.keep = n->out[0];
     }
     s.readers = NEW_ARRAY(int, arrlen(g->values) + 1);
+    s.cut = cut_values(g);
     region_walk(g->root, count, &s);
     visit(&s, g->root, g->root);
 }

@@ -5,7 +5,9 @@
  * two, its layouts: the same bits. What the forward made is then read by the forward alone.
  *
  * A repeat inside a covered call is done again as a whole, for the inner blocks' inputs; what its backward needs of each
- * inner block is then made again from these. A `save` line takes the values it names out. */
+ * inner block is then made again from these. A `save` line takes the values it names out; and what micro-batches sum up of
+ * inputs alone, a count of targets, is known before the first of them and not made again. */
+#include "../batch.h"
 #include "../module.h"
 #include "rewrite.h"
 
@@ -15,6 +17,8 @@ struct recomputing {
     const struct plan *plan;
     bool *covered;               /* by id of the nodes that were there before */
     int count;
+    bool *cut;                   /* by value id: batch.h */
+    int8_t *of_inputs;           /* by value id: 0 not known, 1 depends on inputs only, -1 not */
     struct { struct twin_key key; struct value *value; } *twins;   /* stb_ds map */
 };
 /* Where the walk stands: a backward region and the place of the reader in it, and the same of the regions around. */
@@ -52,6 +56,28 @@ static bool saved(const struct recomputing *r, const struct node *n)
     return false;
 }
 
+static bool from_inputs(struct recomputing *r, const struct value *v)
+{
+    int8_t *known = &r->of_inputs[v->id];
+    const struct node *n = v->def;
+    if (*known)
+        return *known > 0;
+    bool fine = n && !n->body && n->op != &op_param && !(n->op->flags & OP_RANDOM);
+    for (int k = 0; fine && k < arrlen(n->in); k++)
+        fine = !n->in[k] || from_inputs(r, n->in[k]);
+    *known = fine ? 1 : -1;
+    return fine;
+}
+
+/* Summed over the dim that micro-batches cut, of inputs alone. */
+static bool counted_ahead(struct recomputing *r, const struct node *n)
+{
+    bool cut = false;
+    for (int k = 0; k < arrlen(n->in); k++)
+        cut |= n->in[k] && r->cut[n->in[k]->id];
+    return cut && n->region == r->g->root && arrlen(n->out) == 1 && !r->cut[n->out[0]->id] && from_inputs(r, n->out[0]);
+}
+
 static void cover(struct recomputing *r, struct region *at)
 {
     for (int i = 0; i < arrlen(at->nodes); i++) {
@@ -60,7 +86,7 @@ static void cover(struct recomputing *r, struct region *at)
             continue;
         for (int k = 0; k < arrlen(r->plan->lines) && !(n->op->flags & (OP_SOURCE | OP_EFFECT)); k++)
             if (r->plan->lines[k].kind == LINE_RECOMPUTE && line_covers(&r->plan->lines[k], n))
-                r->covered[n->id] = !saved(r, n);
+                r->covered[n->id] = !saved(r, n) && !counted_ahead(r, n);
         if (n->body)
             cover(r, n->body);
     }
@@ -210,6 +236,8 @@ void recompute(struct graph *g)
     if (!any || g->entry != ENTRY_TRAIN)
         return;
     r.covered = NEW_ARRAY(bool, g->nnode + 1);
+    r.cut = cut_values(g);
+    r.of_inputs = NEW_ARRAY(int8_t, arrlen(g->values) + 1);
     cover(&r, g->root);
     walk(&r, g->root, NULL);
 }
