@@ -217,6 +217,26 @@ struct solution timing_attempt(struct timing *t)
 
 struct twin { struct value *key, *value; };
 
+/* The counts of a step are made in one go over its micro-batches. So none may need another one whole on its way, as a sum
+ * of squared differences from the mean does. */
+static bool counts_once(const struct timing *t, const struct value *v, const struct value *count, bool *seen)
+{
+    const struct node *n = v->def;
+    if (seen[v->id] || n->op->flags & OP_SOURCE)
+        return true;
+    seen[v->id] = true;
+    for (int k = 0; k < arrlen(n->in); k++) {
+        const struct value *x = n->in[k];
+        if (x && n->need[k].ax[t->axis].kind == SBP_B && x->lay.ax[t->axis].kind == SBP_P) {
+            timing_blame_count(t, count, x);
+            return false;
+        }
+        if (x && !counts_once(t, x, count, seen))
+            return false;
+    }
+    return true;
+}
+
 /* A copy of the nodes that make v, in phase COUNT, each right behind its original. Sources are shared. */
 static struct value *copy_for_count(struct sharding *s, struct value *v, struct twin **done)
 {
@@ -252,9 +272,11 @@ static struct value *copy_for_count(struct sharding *s, struct value *v, struct 
     return n->out[v->def_index];
 }
 
-static void write_back(struct timing *t, const struct solution *answer)
+/* False where a count would need another first (reported). */
+static bool write_back(struct timing *t, const struct solution *answer)
 {
     struct twin *done = NULL;
+    bool *seen = NEW_ARRAY(bool, arrlen(t->s->g->values) + 1);
     for (int i = 0; i < arrlen(t->actors); i++) {
         struct actor *a = &t->actors[i];
         const struct choice *c = &a->choices[answer->choice[a->var]];
@@ -278,6 +300,8 @@ static void write_back(struct timing *t, const struct solution *answer)
             const struct value *v = a->in[k];
             if (!v || c->in[k] != CODE_B || !code_is_partial(sbp_code(v->lay.ax[t->axis])))
                 continue;
+            if (!counts_once(t, v, v, seen))
+                return false;
             struct value *counted = copy_for_count(t->s, a->in[k], &done);
             if (a->carry < 0)
                 a->node->in[k] = counted;
@@ -292,6 +316,7 @@ static void write_back(struct timing *t, const struct solution *answer)
             if (n->in[k] && n->need[k].ax[t->axis].kind == SBP_B && hmgeti(done, n->in[k]) >= 0)
                 n->in[k] = hmget(done, n->in[k]);
     }
+    return true;
 }
 
 static bool in_every_phase(const struct value *v)
@@ -388,7 +413,8 @@ void microbatch_solve(struct sharding *s)
         timing_blame(&t);
         return;
     }
-    write_back(&t, &answer);
+    if (!write_back(&t, &answer))
+        return;
     find_setup(s, mb);
     drop_unread(s->g);
 }

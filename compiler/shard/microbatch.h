@@ -26,4 +26,6 @@ static inline bool timing_skips(const struct timing *t, const struct actor *a)
 struct solution timing_attempt(struct timing *t);
 double timing_price(struct timing *t, const struct value *v, int at, int need);
 void timing_blame(struct timing *t);                 /* one diagnostic; there is no solution */
+/* .. the only solutions count what needs `first`, a count of its own, whole. */
+void timing_blame_count(const struct timing *t, const struct value *count, const struct value *first);
 #endif

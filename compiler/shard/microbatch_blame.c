@@ -150,3 +150,11 @@ void timing_blame(struct timing *t)
     if (!explain_first(t, &answer))
         BUG("micro-batches have no solution and no culprit");
 }
+
+void timing_blame_count(const struct timing *t, const struct value *count, const struct value *first)
+{
+    struct diag *d = diag_error(E_OPEN_MICROBATCH, count->span, "%s is a sum over micro-batches and needs another, %s, first",
+                                value_words(count), value_words(first));
+    diag_label(d, first->span, "known when all micro-batches have been read");
+    diag_help(d, "write it with sums of inputs alone, as mean(x*x) - square(mean(x)), or use 1 micro-batch: %s", single_text(t));
+}
