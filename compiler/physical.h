@@ -149,7 +149,7 @@ struct stage {
     int64_t host_bytes;                          /* host memory for what is offloaded */
     int64_t link_bytes, packing_bytes;           /* outside the arena: slots of links, room for packing in collectives */
     int64_t meeting_bytes;                       /* beside them: its part of the memory in which the ranks of a host meet */
-    struct room *rooms;                          /* by communicator, together packing_bytes; all in [0] where they share one */
+    struct room *rooms;                          /* by communicator: packing_bytes is their sum, or the largest where they share one */
     struct rolled order;                         /* the train entry's forward, backward .. in one step */
 };
 

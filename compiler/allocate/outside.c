@@ -1,7 +1,6 @@
 /* What a rank needs beside its arena, from the runtime's own rules: the slots of its links, and the room in which
  * collectives pack what is cut along an inner dim; and, listed apart, its part of the memory that the ranks of one host share
- * to meet in. Not counted: scratch of each thread, on cpu 1 to 4 MiB for products, and the sums of chunks of rows
- * (fl_row_parts). */
+ * to meet in. Not counted: scratch of each thread, on cpu 1 to 4 MiB for products. */
 #include "../module.h"
 #include "../op.h"
 #include "../target.h"
@@ -64,7 +63,7 @@ static void most(int64_t *to, int64_t bytes)
 }
 
 /* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
- * way together. Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
+ * way together; on cpu they share one, which is as large as the largest of them. Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
 static bool ends_early(const struct physical *p, const struct value *in, const struct value *share)
 {
     for (int d = 0; d < in->ndim; d++)
@@ -80,7 +79,7 @@ static void look(const struct physical *p, const struct region *r, struct room *
         const struct node *n = r->nodes[i];
         int d = (int)node_int(n, "dim", 0);
         int comm = (int)node_int(n, "comm", -1);
-        struct room *room = &rooms[pieces && comm >= 0 ? comm : 0];
+        struct room *room = &rooms[comm >= 0 ? comm : 0];
         bool gather = n->op == &op_box_all_gather, scatter = n->op == &op_box_reduce_scatter;
         if (n->body)
             look(p, n->body, rooms);
@@ -113,9 +112,13 @@ int64_t outside_packing(const struct physical *p, struct stage *s)
         for (int i = 0; i < arrlen(roots); i++)
             look(p, roots[i].region, rooms);
     }
-    for (int i = 0; i <= arrlen(p->comms); i++)
+    struct room largest = {0};
+    for (int i = 0; i <= arrlen(p->comms); i++) {
         bytes += rooms[i].first + rooms[i].second;
-    return bytes;
+        most(&largest.first, rooms[i].first);
+        most(&largest.second, rooms[i].second);
+    }
+    return target_of(p->module)->packs ? bytes : largest.first + largest.second;
 }
 
 static bool takes_part(const struct comm *c, int stage)
