@@ -83,6 +83,7 @@ struct grad {
 };
 
 struct train_spec;
+struct target;
 /* What makes an op an optimizer (ops/optimizer.c). */
 struct optimizer_setting { const char *name; size_t at; double most; };    /* in the language; a double of train_spec, below most */
 struct optimizer {
@@ -126,9 +127,9 @@ struct op {
     int64_t (*index_limit)(const struct node *n, int k);         /* operand k holds whole numbers below this; 0: no indices */
     void (*ref)(struct reference *r);
     const struct optimizer *optimizer;   /* NULL: it is none */
-    /* Elements of f32 that its call needs as room of its own, `%room`; extent: of each operand, the largest local ones; rows:
-     * of the target. It may leave attributes for the call. NULL: none. */
-    int64_t (*room)(struct node *n, const int64_t (*extent)[MAX_DIM], int64_t rows);
+    /* Elements of f32 that its kernel works in besides operands and results, on the largest part of any rank: the call names the
+     * room as `%room`, or is made in it (FL_IN_ROOM). It may leave attributes for the call. NULL: none. ops/room.c */
+    int64_t (*room)(struct node *n, const struct mesh *m, const struct target *t);
     const char *call;            /* call format for emitted code, see emit/call.h; NULL with expr, views, effects */
     /* How it works on one row at a time, where its rows (along the last dim) are whole; NULL: it does not. Statements "$m = mean
      * %0; ^0 = %0 - $m": a name or result is an expression of operands %k (%1{1.0f}: with that instead where it is left out),

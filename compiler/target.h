@@ -15,7 +15,9 @@ struct target {
     bool epilogues;              /* products take bias, activation and their gradients along (fuse/epilogue.c) */
     bool resident;               /* collectives under way at once must find room on the device together */
     bool vectors;                /* emitted kernels read and write 16 bytes at a time (flow_dev.h) */
+    bool widens;                 /* most kernels work on short types in f32 copies of their own (ops/room.c) */
     int rows;                    /* of a product, below which it is noticeably slower */
+    int chunk;                   /* rows of which row kernels make one sum before the sums are added up */
     bool here;                   /* without a cluster of its own it is predicted for this machine */
 };
 extern const struct target targets[];                    /* NULL name at the end */

@@ -11,4 +11,8 @@
 #define FL_MEETING_SLOTS 8
 #define FL_MEETING_SLOT_BYTES ((int64_t)1 << 18)
 #define FL_MEETING_BYTES (FL_MEETING_SLOTS * FL_MEETING_SLOT_BYTES + 4096)
+
+/* Row kernels (flow_rows.h) sum up chunks of so many rows first. */
+#define FL_CHUNK_ROWS_CPU 64
+#define FL_CHUNK_ROWS_CUDA 16
 #endif

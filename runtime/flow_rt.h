@@ -395,6 +395,17 @@ void fl_range(const char *text);
 #define FL_RANGE(text) (fl_tracing ? fl_range(text) : (void)0)
 #endif
 
+/* A call in the room that the plan has for what its kernel works in besides operands and results; where that were too small the
+ * kernel would take memory of its own. */
+#define FL_IN_ROOM(p, bytes, ...)                                                                                       \
+    do {                                                                                                                \
+        fl_room_enter(p, bytes);                                                                                        \
+        __VA_ARGS__;                                                                                                    \
+        fl_room_leave();                                                                                                \
+    } while (0)
+void fl_room_enter(void *p, int64_t bytes);
+void fl_room_leave(void);
+
 /* ---- emitted kernels: FL_KERNEL name(FL_PARAMS int64_t n, float *o, const float *a) { FL_FOR1(i, n) { .. } } ---- */
 #ifdef FL_CUDA_TARGET
 }                                        /* of extern "C" */
@@ -410,8 +421,7 @@ extern "C" {
     FL_PRAGMA(omp parallel for if ((int64_t)(n) * (m) > 32768)) for (int64_t i = 0; i < (n); i++) \
     FL_PRAGMA(omp simd) for (int64_t j = 0; j < (m); j++)
 #endif
-/* Of row work: room for the sums of chunks of rows, and their sum over the chunks, which are `step` elements apart. */
-float *fl_row_parts(int64_t elements);
+/* Of row work: sums of chunks of rows, which are `step` elements apart, added up over the chunks. */
 void fl_row_columns(void *y, enum fl_type t, const float *parts, int64_t chunks, int64_t step, int64_t n);
 
 /* ---- copies and fills ---- */

@@ -187,6 +187,19 @@ static const char *types_text(const struct call *c)
     return s;
 }
 
+const char *room_name(const struct node *n)
+{
+    return n->room ? mem_printf("(float *)(arena + %lld)", (long long)n->room->offset) : "(float *)arena";
+}
+
+const char *in_room(const struct node *n, const char *call)
+{
+    if (!n->room)
+        return call;
+    return mem_printf("FL_IN_ROOM(arena + %lld, %lld, %s)", (long long)n->room->offset,
+                      (long long)n->room->elements * type_bytes[n->room->type], call);
+}
+
 static const char *word(struct call *c, const char *w)
 {
     struct emitter *e = c->e;
@@ -252,7 +265,7 @@ static const char *word(struct call *c, const char *w)
     if (!strcmp(w, "settings"))
         return settings(c);
     if (!strcmp(w, "room"))
-        return mem_printf("(float *)(arena + %lld)", (long long)n->room->offset);
+        return room_name(n);
     if (!strcmp(w, "again"))
         return node_int(n, "accumulate", 0) ? "mb > 0" : "false";
     BUG("%s: a call format has the unknown word '%s'", n->op->name, w);
@@ -285,5 +298,5 @@ void emit_call(struct emitter *e, const struct node *n)
         }
         s = mem_printf("%s%s", s, word(&c, w));
     }
-    line(e, n, "%s;", s);
+    line(e, n, "%s;", strstr(n->op->call, "%room") ? s : in_room(n, s));
 }

@@ -24,6 +24,8 @@
 #define FLOWC_EMIT_CALL_H
 #include "emitter.h"
 
+const char *room_name(const struct node *n);               /* what op->room asked for, as float * */
+const char *in_room(const struct node *n, const char *call);   /* the call, made in that room where there is one */
 const char *number_text(double v);                         /* a float constant of C (kernel.c) */
 const char *base_text(struct emitter *e, const struct value *v, int dim);
 const char *block_index(const struct region *r);           /* of the running block in its own repeat */

@@ -2,6 +2,7 @@
  * columns, contracted, batch) merge where their strides do; one merged loop of each kind becomes a GEMM dim, the rest
  * are batches or, contracted, calls that add up. Where no choice gives every matrix a dense dim, the general loop nest
  * of kernel.c does it. */
+#include "call.h"
 #include "../ops/common.h"
 #include "contract.h"
 #include <ctype.h>
@@ -271,8 +272,10 @@ static bool in_memory_order(struct emitter *e, const struct node *n, const struc
     }
     bool mixed = x->type != TYPE_F32 || out->type != TYPE_F32;
     const char *types = mixed ? mem_printf(", %s, %s", type_word(out->type), type_word(x->type)) : "";
-    line(e, n, "fl_sum%s(%s, %s%s, FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, .divisor = 1));",
-         mixed ? "_as" : "", tensor_name(e, out), tensor_name(e, x), types, x->ndim, extents, extents, reduced);
+    const char *dims = mem_printf("FL_REF(struct fl_dims, .ndim = %d, .n = {%s}, .valid = {%s}, .reduced = %u, .divisor = 1)", x->ndim,
+                                  extents, extents, reduced);
+    line(e, n, "%s;", in_room(n, mem_printf("fl_sum%s(%s, %s%s, %s)", mixed ? "_as" : "", tensor_name(e, out), tensor_name(e, x), types,
+                                            dims)));
     return true;
 }
 

@@ -286,7 +286,7 @@ static void write_call(struct writing *w, const char *name, struct sym rows, con
     plain(e, "{");
     e->indent++;
     plain(e, "const int64_t chunks = fl_chunks(%s, %lld);", count, w->width);
-    plain(e, "float *const parts = fl_row_parts(chunks * %lld);", w->columns * w->width);
+    plain(e, "float *const parts = %s;", room_name(w->n));
     line(e, w->n, "FL_LAUNCH_CHUNKS(%s, %s, %lld, %s);", name, count, w->width, pass);
     for (int i = 0, k = 0; i < arrlen(w->terms); i++)
         if (w->terms[i].live && w->terms[i].how == HOW_COLUMNS)

@@ -562,14 +562,11 @@ static void note_wide(struct work *w, struct node *n)
 /* Room that its call asks for. */
 static void note_room(struct work *w, struct node *n)
 {
-    int64_t extent[4][MAX_DIM];
-    if (!n->op->room)
+    int64_t elements = n->op->room ? n->op->room(n, w->p->mesh, target_of(w->p->module)) : 0;
+    if (!elements)
         return;
-    for (int k = 0; k < arrlen(n->in) && k < 4; k++)
-        for (int d = 0; d < n->in[k]->ndim; d++)
-            extent[k][d] = sym_max(w->p, n->in[k]->place->extent[d]);
     struct buffer *b = buffer_new(w, n->out[0], MEM_LOCAL);
-    b->elements = n->op->room(n, (const int64_t (*)[MAX_DIM])extent, target_of(w->p->module)->rows);
+    b->elements = elements;
     b->name = mem_printf("room of %s", n->op->name);
     b->span = n->span;
     b->type = TYPE_F32;

@@ -5,6 +5,7 @@
  * possible only where the parts divide G; with G = 1 the one key head may be on every rank. A query that may look at
  * nothing gives 0. */
 #include "nn.h"
+#include "target.h"
 
 /* Operands: q, k, v, keep_mask or none, documents or none; the gradient has dy before the masks. */
 static int mask_operand(const struct node *n)
@@ -325,6 +326,7 @@ const struct op op_attention = {
     .grad = grad,
     .flops = flops,
     .ref = ref,
+    .room = room_apart,
     .call = "fl_attention%as(o0,i0,i1,i2)(%o0, %i0, %i1, %i2, %i3%type(i0), %attention)",
     .shapes = "q [n, h, t, k], k [n, g, s, k], v [n, g, s, j], keep_mask bool [n, s] or [s], documents "
               "i32 [n, s] -> [n, h, t, j]",
@@ -344,6 +346,12 @@ static bool shape_grad(struct graph *g, struct node *n)
     return true;
 }
 
+/* On cuda: of each query the maximum and sum of its scores, and dy . y. */
+static int64_t room_grad(struct node *n, const struct mesh *m, const struct target *t)
+{
+    return room_copies(n, m, t, false) + (t->widens ? 0 : room_lines(3 * room_count(n->in[0], 0, 3, m)));
+}
+
 const struct op op_attention_grad = {
     .name = "attention_grad",
     .doc = "q, k, v, dy -> dq, dk, dv of attention",
@@ -355,5 +363,6 @@ const struct op op_attention_grad = {
     .extra = extra,
     .flops = flops_grad,
     .ref = ref_grad,
+    .room = room_grad,
     .call = "fl_attention_grad%as(o0,o1,o2,i0,i1,i2,i3)(%o0, %o1, %o2, %i3, %i0, %i1, %i2, %i4%type(i0), %attention)",
 };

@@ -2,6 +2,7 @@
  * rows every rank looks only at the ids it owns: what it does not own stays zero and the parts add up. An id outside the
  * table reads and changes nothing. */
 #include "nn.h"
+#include "target.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -104,6 +105,13 @@ static void ref_grad(struct reference *r)
     }
 }
 
+/* Its kernel on a processor sorts the ids by row. */
+static int64_t room_grad(struct node *n, const struct mesh *m, const struct target *t)
+{
+    int64_t ids = room_count(n->in[0], 0, n->in[0]->ndim, m), rows = value_extent(n->out[0], 0, m, NULL);
+    return t->widens ? room_lines(rows + 2 + ids) : 0;
+}
+
 const struct op op_embedding_grad = {
     .name = "embedding_grad",
     .doc = "rows of dy [.., D] added up by ids [..] -> [R, D]",
@@ -114,5 +122,6 @@ const struct op op_embedding_grad = {
     .shape = shape_grad,
     .extra = extra_grad,
     .ref = ref_grad,
+    .room = room_grad,
     .call = "fl_embedding_grad%as(i1)(%o0, %i1%type(i1), %i0, %count(i0), %base(o0,0), %extent(o0,0), %last(o0))",
 };

@@ -86,6 +86,7 @@ const struct op op_layer_norm = {
     .grad = grad,
     .ref = ref,
     .rows = "$m = mean %0; $d = %0 - $m; $v = mean $d * $d; $s = 1.0f / sqrtf($v + @eps{1e-5f}); ^0 = $d * $s * %1{1.0f} + %2{0.0f}",
+    .room = room_in_place,
     .call = "fl_layer_norm%mixed()(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5)%types(o0,i0,i1,i2))",
     .shapes = "x [.., A], weight [A], bias [A] -> [.., A]",
     .more = "linear in weight alone where there is no bias",
@@ -149,6 +150,7 @@ const struct op op_layer_norm_grad = {
     .ref = ref_grad,
     .rows = "$m = mean %0; $d = %0 - $m; $v = mean $d * $d; $s = 1.0f / sqrtf($v + @eps{1e-5f}); $h = $d * $s; $e = %2 * %1{1.0f}; "
             "$a = mean $e; $b = mean $e * $h; ^0 = ($e - $a - $h * $b) * $s; ^1 = columns %2 * $h; ^2 = columns %2",
+    .room = room_of_norm,
     .call = "fl_layer_norm_grad%mixed()(%o0, %o1, %o2, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-5)"
             "%types(o0,o1,o2,i2,i0,i1))",
 };

@@ -9,6 +9,7 @@
  * For the same reason no signature splits the classes: a maximum and a sum over ranks would stand between. There the parts
  * of cross_entropy.c are exact, and stay. Attribute "classes": the dim of w that holds them, 0 ([V, D]) or 1 ([D, V]). */
 #include "nn.h"
+#include "target.h"
 
 static int classes_of(const struct node *n)
 {
@@ -147,15 +148,13 @@ static void ref_grad(struct reference *r)
 
 /* ---- emitted calls ---- */
 
-/* Rows at a time: as many as have logits of 16 MiB, which a cache still holds, but `least` or more, so that the products are
+/* Rows at a time: as many as have logits of 16 MiB, which a cache still holds, but t->rows or more, so that the products are
  * not slowed down by reading w and adding to dw once more for each. */
-static int64_t room(struct node *n, const int64_t (*extent)[MAX_DIM], int64_t least)
+static int64_t room(struct node *n, const struct mesh *m, const struct target *t)
 {
     enum { MOST = 4 << 20 };
-    int64_t rows = 1, classes = extent[1][classes_of(n)];
-    for (int d = 0; d < n->in[0]->ndim - 1; d++)
-        rows *= extent[0][d];
-    int64_t most = MOST / (classes > 0 ? classes : 1), chunk = most > least ? most : least;
+    int64_t rows = room_count(n->in[0], 0, n->in[0]->ndim - 1, m), classes = value_extent(n->in[1], classes_of(n), m, NULL);
+    int64_t most = MOST / (classes > 0 ? classes : 1), chunk = most > t->rows ? most : t->rows;
     int64_t chunks = rows > chunk ? (rows + chunk - 1) / chunk : 1;
     chunk = (rows + chunks - 1) / chunks;
     node_set_int(n, "chunk", chunk > 0 ? chunk : 1);

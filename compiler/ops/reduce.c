@@ -1,6 +1,7 @@
 /* Reductions over some axes, all where none are given. Reduced axes are dropped, or kept as nameless dims of size 1.
  * Padding never takes part. Splitting a reduced axis gives P(sum), P(max) or P(min). */
 #include "common.h"
+#include "target.h"
 
 unsigned node_axes(const struct node *n)
 {
@@ -138,10 +139,28 @@ static void sum_grad(struct grad *c)
         c->din[0] = build_unreduce(c->g, c->at, c->dout[0], n->in[0], node_axes(n), kept(n));
 }
 
+/* What the kernels on a processor sum up first, piece by piece (runtime/cpu/reduce.c), and f32 sums of a short result. */
+static int64_t reduce_room(struct node *n, const struct mesh *m, const struct target *t)
+{
+    enum { ROWS = 64, PIECE = 8192, FEW = 64 };
+    const struct value *x = n->in[0];
+    unsigned axes = node_axes(n);
+    int64_t results = room_count(n->out[0], 0, n->out[0]->ndim, m), folded = 1, inner = 1;
+    for (int d = 0; d < x->ndim; d++)
+        folded *= axes >> d & 1 ? value_extent(x, d, m, NULL) : 1;
+    for (int d = x->ndim - 1; d >= 0 && axes >> d & 1; d--)
+        inner *= value_extent(x, d, m, NULL);
+    bool rows = x->ndim && axes >> (x->ndim - 1) & 1;
+    int64_t chunks = rows ? 2 * (results < FEW && inner ? folded / inner * ((inner + PIECE - 1) / PIECE) : 1) :
+                            folded > ROWS ? (folded + ROWS - 1) / ROWS : 0;
+    bool sums = n->out[0]->type != TYPE_F32 && !n->wide;
+    return t->widens ? room_lines(results * chunks) + (sums ? room_lines(results) : 0) : 0;
+}
+
 const struct op op_sum = {
     .name = "sum", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "sum of x over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule,
     .linear = "{a}", .shape = reduce_shape, .grad = sum_grad, .flops = reduce_flops, .ref = sum_ref,
-    .call = "fl_sum%mixed()(%o0, %i0%types(o0,i0), %reduce)",
+    .room = reduce_room, .call = "fl_sum%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim is contracted (+)",
     .work = "elements of x",
@@ -174,7 +193,7 @@ static void extreme_grad(struct grad *c)
 const struct op op_max = {
     .name = "max", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "largest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = max_rule,
     .linear = "max{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = max_ref,
-    .call = "fl_max%mixed()(%o0, %i0%types(o0,i0), %reduce)",
+    .room = reduce_room, .call = "fl_max%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim gives P(max)",
     .work = "elements of x",
@@ -183,7 +202,7 @@ const struct op op_max = {
 const struct op op_min = {
     .name = "min", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "smallest entry over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = min_rule,
     .linear = "min{a}", .shape = reduce_shape, .grad = extreme_grad, .flops = reduce_flops, .ref = min_ref,
-    .call = "fl_min%mixed()(%o0, %i0%types(o0,i0), %reduce)",
+    .room = reduce_room, .call = "fl_min%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",
     .factors = "kept dims; a reduced dim gives P(min)",
     .work = "elements of x",
@@ -238,7 +257,7 @@ static void mean_grad(struct grad *c)
 const struct op op_mean = {
     .name = "mean", .flags = OP_SKIPS_PADDING | OP_WIDE, .doc = "sum of x over axes, divided by their number of entries",
     .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule, .linear = "{a}", .shape = mean_shape,
-    .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .call = "fl_mean%mixed()(%o0, %i0%types(o0,i0), %reduce)",
+    .grad = mean_grad, .flops = reduce_flops, .ref = mean_ref, .room = reduce_room, .call = "fl_mean%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; keep: [a, 1]",
     .factors = "kept dims; a reduced dim is contracted (+)",
     .work = "elements of x",

@@ -67,6 +67,7 @@ const struct op op_rms_norm = {
     .grad = grad,
     .ref = ref,
     .rows = "$v = mean %0 * %0; $s = 1.0f / sqrtf($v + @eps{1e-6f}); ^0 = %0 * $s * %1{1.0f}",
+    .room = room_in_place,
     .call = "fl_rms_norm%mixed()(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6)%types(o0,i0,i1))",
     .shapes = "x [.., A], weight [A] -> [.., A]",
 };
@@ -123,5 +124,6 @@ const struct op op_rms_norm_grad = {
     .ref = ref_grad,
     .rows = "$v = mean %0 * %0; $s = 1.0f / sqrtf($v + @eps{1e-6f}); $h = %0 * $s; $e = %2 * %1{1.0f}; $b = mean $e * $h; "
             "^0 = ($e - $h * $b) * $s; ^1 = columns %2 * $h",
+    .room = room_of_norm,
     .call = "fl_rms_norm_grad%mixed()(%o0, %o1, %i2, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6)%types(o0,o1,i2,i0,i1))",
 };

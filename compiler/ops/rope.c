@@ -2,6 +2,7 @@
  * along "axis" (a rank that holds a part starts at its own place). Style "half" pairs i with i + K/2, "interleaved"
  * pairs 2i with 2i + 1. The gradient turns back: attribute "inverse". */
 #include "nn.h"
+#include "target.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -74,6 +75,14 @@ static void ref(struct reference *r)
     } while (index_next(at, x->n, x->ndim - 1));
 }
 
+/* Its kernel on a processor keeps cosine and sine of each position and pair. */
+static int64_t room(struct node *n, const struct mesh *m, const struct target *t)
+{
+    const struct value *x = n->in[0];
+    int64_t table = value_extent(x, (int)node_int(n, "axis", 0), m, NULL) * value_extent(x, x->ndim - 1, m, NULL);
+    return room_copies(n, m, t, true) + (t->widens ? room_lines(table) : 0);
+}
+
 const struct op op_rope = {
     .name = "rope",
     .doc = "pairs of the last dim of [.., T, K] turned by position * base^(-2i/K)",
@@ -84,6 +93,7 @@ const struct op op_rope = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
+    .room = room,
     .call = "fl_rope%as(o0,i0)(%o0, %i0%type(i0), %range(i0,0,axis), %extent(i0,axis), %range(i0,axis+1,-1), %last(i0), "
             "%base(i0,axis), %num(base,10000), %is(style,half), %bool(inverse))",
     .shapes = "x -> the same; the last dim holds the pairs that are turned",

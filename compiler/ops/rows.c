@@ -4,6 +4,7 @@
  * that one, has an element for each row (its last dim dropped, or of size 1), or is a sum over all rows. The reference runs the
  * nodes one after the other. Layouts are settled before fuse: no signature is ever asked. */
 #include "joined.h"
+#include "target.h"
 
 static bool shape(struct graph *g, struct node *n)
 {
@@ -66,7 +67,20 @@ bool rows_makes_column(const struct node *n, int k)
     return n->op == &op_sum && !(node_axes(n) >> (n->in[0]->ndim - 1) & 1);
 }
 
+/* Sums of chunks of rows, of each sum of all rows that the nodes make. */
+static int64_t room(struct node *n, const struct mesh *m, const struct target *t)
+{
+    struct node **nodes = node_ptr(n, "nodes");
+    const struct value *like = node_ptr(n, "like");
+    int64_t rows = room_count(like, 0, like->ndim - 1, m), width = room_count(like, like->ndim - 1, like->ndim, m), columns = 0;
+    for (int i = 0; i < arrlen(nodes); i++)
+        for (int k = 0; k < arrlen(nodes[i]->out); k++)
+            columns += rows_makes_column(nodes[i], k);
+    return columns * width * ((rows + t->chunk - 1) / t->chunk);
+}
+
 const struct op op_rows = {
     .name = "rows", .doc = "ops on one row at a time, in one kernel", .args = "x...",
     .flags = OP_INTERNAL | OP_VARIADIC, .shape = shape, .flops = joined_flops, .ref = ref,
+    .room = room,
 };

@@ -1,6 +1,7 @@
 /* softmax and log_softmax over one or several axes, which must be whole. Only valid entries take part; padding is 0 in
  * softmax and in both gradients. y_grad takes the result y and dy and is linear in dy. */
 #include "common.h"
+#include "target.h"
 
 static bool softmax_shape(struct graph *g, struct node *n)
 {
@@ -149,10 +150,23 @@ static void log_softmax_backward(struct grad *c)
     grad_with(c, &op_log_softmax_grad);
 }
 
+/* Where a slice is no row, its kernel on a processor lists the offsets (8 bytes) of its entries. */
+static int64_t room(struct node *n, const struct mesh *m, const struct target *t)
+{
+    const struct value *x = n->in[0];
+    unsigned axes = node_axes(n);
+    int64_t entries = 1;
+    for (int d = 0; d < x->ndim; d++)
+        entries *= axes >> d & 1 ? value_extent(x, d, m, NULL) : 1;
+    bool rows = axes == 1u << (x->ndim - 1);
+    return room_copies(n, m, t, false) + (rows || !t->widens ? 0 : room_lines(2 * entries));
+}
+
 const struct op op_softmax = {
     .name = "softmax", .doc = "exp(x) / sum of exp(x) over axes", .args = "x, axes:axes", .rule_of = softmax_rule,
     .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = softmax_backward, .flops = softmax_flops, .ref = softmax_ref,
     .rows = "$t = max %0; $e = fl_exp(%0 - $t); $z = sum $e; $b = 1.0f / $z; ^0 = $e * $b",
+    .room = room,
     .call = "fl_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
@@ -163,6 +177,7 @@ const struct op op_softmax_grad = {
     .name = "softmax_grad", .doc = "y (dy - sum of y dy over axes)", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
     .ref = softmax_grad_ref, .rows = "$s = sum %0 * %1; ^0 = %0 * (%1 - $s)",
+    .room = room,
     .call = "fl_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };
 
@@ -171,6 +186,7 @@ const struct op op_log_softmax = {
     .rule_of = softmax_rule, .flags = OP_ZEROES_PADDING, .shape = softmax_shape, .grad = log_softmax_backward, .flops = softmax_flops,
     .ref = log_softmax_ref,
     .rows = "$t = max %0; $e = fl_exp(%0 - $t); $z = sum $e; $l = $t + logf($z); ^0 = %0 - $l",
+    .room = room,
     .call = "fl_log_softmax%as(o0,i0)(%o0, %i0%type(i0), %reduce)",
     .shapes = "x -> the same",
     .factors = "every dim but the axes, which are whole (^)",
@@ -181,5 +197,6 @@ const struct op op_log_softmax_grad = {
     .name = "log_softmax_grad", .doc = "dy - exp(y) sum of dy over axes", .args = "y, dy, axes:axes",
     .rule_of = softmax_rule, .linear = "{b}", .flags = OP_INTERNAL | OP_ZEROES_PADDING, .shape = softmax_shape, .flops = softmax_flops,
     .ref = log_softmax_grad_ref, .rows = "$s = sum %1; ^0 = %1 - fl_exp(%0) * $s",
+    .room = room,
     .call = "fl_log_softmax_grad%as(o0,i0,i1)(%o0, %i0, %i1%type(i0), %reduce)",
 };

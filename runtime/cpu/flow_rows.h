@@ -3,8 +3,9 @@
  * chunks of rows of fixed size, then over chunks in order: same numbers, same bits. */
 #ifndef FL_ROWS_H
 #define FL_ROWS_H
+#include "../fl_defaults.h"
 
-enum { FL_CHUNK_ROWS = 64 };
+enum { FL_CHUNK_ROWS = FL_CHUNK_ROWS_CPU };
 static inline int64_t fl_chunks(int64_t rows, int64_t n)
 {
     (void)n;

@@ -49,11 +49,6 @@ float fl_row_min(const float *x, int64_t n)
     return least;
 }
 
-float *fl_row_parts(int64_t elements)
-{
-    return fl_scratch(FL_SCRATCH_KERNEL, elements * (int64_t)sizeof(float));
-}
-
 void fl_row_columns(void *y, enum fl_type t, const float *parts, int64_t chunks, int64_t step, int64_t n)
 {
 #pragma omp parallel for if (chunks * n > FL_GRAIN)

@@ -35,7 +35,7 @@ static void put_back(void *y, enum fl_type t, const float *from, int64_t n)
 void fl_layer_norm_as(void *y, const void *x, const void *weight, const void *bias, int64_t rows, int64_t n, float eps,
                       enum fl_type ty, enum fl_type tx, enum fl_type tw, enum fl_type tb)
 {
-    struct room r = room_for(2 * (rows + 1) * n);
+    struct room r = room_for((rows + 2) * n);
     float *wx = widened(&r, x, tx, rows * n), *w = widened(&r, weight, tw, n), *b = widened(&r, bias, tb, n);
     fl_layer_norm(wx, wx, w, b, rows, n, eps);
     put_back(y, ty, wx, rows * n);

@@ -72,8 +72,31 @@ static void *grow(void *slot_p, int64_t *slot_bytes, int64_t bytes)
     return fl_alloc(bytes);
 }
 
+/* What a call in a room works in comes from there, piece after piece: what is left of it. */
+static struct { char *p; int64_t bytes; } rest;
+
+void fl_room_enter(void *p, int64_t bytes)
+{
+    rest.p = p;
+    rest.bytes = bytes;
+}
+
+void fl_room_leave(void) { rest.bytes = 0; }
+
+static bool of_a_kernel(enum fl_scratch_slot slot)
+{
+    return slot == FL_SCRATCH_KERNEL || slot == FL_SCRATCH_INDEX || slot == FL_SCRATCH_WIDE;
+}
+
 void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes)
 {
+    int64_t whole = (bytes + 63) / 64 * 64;
+    if (of_a_kernel(slot) && whole <= rest.bytes) {
+        char *piece = rest.p;
+        rest.p += whole;
+        rest.bytes -= whole;
+        return piece;
+    }
     shared[slot].p = grow(shared[slot].p, &shared[slot].bytes, bytes);
     return shared[slot].p;
 }

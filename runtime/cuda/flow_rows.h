@@ -4,6 +4,7 @@
  * bits, whatever is fused around it. A sum of all rows is made over chunks of rows, then over chunks in order. */
 #ifndef FLOW_ROWS_H
 #define FLOW_ROWS_H
+#include "../fl_defaults.h"
 
 template <int N> struct fl_row {
     static constexpr int lanes = N > 768 ? FL_BLOCK : FL_WARP;
@@ -123,7 +124,7 @@ static __device__ __forceinline__ float fl_row_along(const float (&v)[fl_row<N>:
     return s;
 }
 
-enum { FL_CHUNK_ROWS = 16 };
+enum { FL_CHUNK_ROWS = FL_CHUNK_ROWS_CUDA };
 static inline __host__ __device__ int64_t fl_chunks(int64_t rows, int64_t n)
 {
     (void)n;

@@ -1,4 +1,4 @@
-/* What emitted row work calls (flow_rows.h): room for the sums of chunks of rows, and their sum over the chunks in a fixed order. A
+/* What emitted row work calls (flow_rows.h): the sums of chunks of rows, added up over the chunks in a fixed order. A
  * block takes 32 columns; each of its warps adds up one share of the chunks, one after the other, then the shares are added. */
 #include "../flow_rt.h"
 
@@ -22,11 +22,6 @@ template <typename Y> __global__ void rows_columns_kernel(Y *y, const float *par
             y[column] = fl_store<Y>(sum);
         }
     }
-}
-
-extern "C" float *fl_row_parts(int64_t elements)
-{
-    return (float *)fl_workspace(0, sizeof(float) * (size_t)(elements + 1));
 }
 
 extern "C" void fl_row_columns(void *y, enum fl_type t, const float *parts, int64_t chunks, int64_t step, int64_t n)

@@ -3,6 +3,7 @@
 # warning, does not need a driver to start, and says so in one line where there is no GPU. The runtime's objects are the
 # same for every program: they are taken from OBJECTS; `fill` puts them there, and looks at what ptxas says about spills.
 set -eu
+. "$(dirname "$0")/../../scripts/mpi-env.sh"
 flowc=$1 file=$2 plan=$3 work=$4 objects=$5 fill=${6:-}
 fail() { echo "$plan: $*"; exit 1; }
 rm -rf "$work"

@@ -1,0 +1,65 @@
+/* What kernels work in besides their operands and results: op->room, by the rules of runtime/cpu and runtime/cuda. A kernel that
+ * finds less than it needs takes memory of its own, which no plan then knows of. */
+#include "common.h"
+#include "target.h"
+
+enum { LINE = 16 };                      /* f32 of 64 bytes */
+
+int64_t room_lines(int64_t elements)
+{
+    return (elements + LINE - 1) / LINE * LINE;
+}
+
+int64_t room_count(const struct value *v, int from, int to, const struct mesh *m)
+{
+    int64_t count = 1;
+    for (int d = from; d < to; d++)
+        count *= value_extent(v, d, m, NULL);
+    return count;
+}
+
+static bool is_short(const struct value *v)
+{
+    return v && (v->type == TYPE_BF16 || v->type == TYPE_F16);
+}
+
+static int64_t float_count(const struct value *v, const struct mesh *m)
+{
+    return v && (v->type == TYPE_F32 || is_short(v)) ? room_count(v, 0, v->ndim, m) : 0;
+}
+
+/* With copies of the program's own (layout/wide.c) the kernel sees f32 alone. */
+int64_t room_copies(const struct node *n, const struct mesh *m, const struct target *t, bool in_place)
+{
+    int64_t count = 0;
+    bool any = false;
+    for (int k = 0; k < arrlen(n->in); k++) {
+        any |= is_short(n->in[k]);
+        count += float_count(n->in[k], m);
+    }
+    for (int k = 0; k < arrlen(n->out); k++) {
+        any |= is_short(n->out[k]);
+        count += k || !in_place ? float_count(n->out[k], m) : 0;
+    }
+    return any && t->widens && !n->wide ? room_lines(count) : 0;
+}
+
+int64_t room_in_place(struct node *n, const struct mesh *m, const struct target *t)
+{
+    return room_copies(n, m, t, true);
+}
+
+int64_t room_apart(struct node *n, const struct mesh *m, const struct target *t)
+{
+    return room_copies(n, m, t, false);
+}
+
+/* Sums of chunks of 64 rows, of the gains' gradients; on cuda also mean and scale of each row. */
+int64_t room_of_norm(struct node *n, const struct mesh *m, const struct target *t)
+{
+    enum { CHUNK = 64 };
+    const struct value *x = n->in[0];
+    int64_t rows = room_count(x, 0, x->ndim - 1, m), width = room_count(x, x->ndim - 1, x->ndim, m);
+    int64_t sums = 2 * ((rows + CHUNK - 1) / CHUNK) * width;
+    return room_copies(n, m, t, false) + room_lines(t->widens ? sums : 2 * rows + sums + 1);
+}
