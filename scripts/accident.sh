@@ -17,8 +17,10 @@ mkdir -p "$work"
 mpirun -n "$(ranks "$from")" sh -c 'echo $$ >"$0/pid.$OMPI_COMM_WORLD_RANK"; exec "$@"' "$work" \
     "$from/run" "$@" --quiet --save "$work/ck" --save-every $every --metrics "$work/killed.jsonl" >"$work/killed.log" 2>&1 &
 job=$!
+SECONDS=0
 until grep -q "\"step\": $step," "$work/killed.jsonl" 2>/dev/null; do
     kill -0 $job 2>/dev/null || { cat "$work/killed.log"; fail "the run ends before step $step"; }
+    [ $SECONDS -lt "${ACCIDENT_LIMIT:-1800}" ] || { kill $job; cat "$work/killed.log"; fail "no step $step within $SECONDS s"; }
     sleep 0.02
 done
 victim=$((RANDOM % $(ranks "$from")))

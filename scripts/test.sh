@@ -15,4 +15,5 @@ esac
 cmake -S . -B "$build" $options >/dev/null
 cmake --build "$build" -j "$(nproc)"
 . scripts/mpi-env.sh
-ctest --test-dir "$build" --output-on-failure -j "$(nproc)" $select "$@"
+# Ranks wait for each other, for disks and for timers most of the time: two tests a core keep the cores busy.
+ctest --test-dir "$build" --output-on-failure -j "$((2 * $(nproc)))" $select "$@"

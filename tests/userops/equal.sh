@@ -11,7 +11,7 @@ awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521;
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 for plan; do
     "$flowc" "$flow" --plan "$plan" --target cpu -o "$work/$plan"
-    make -s -C "$work/$plan" -j2
+    make -s -C "$work/$plan" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
     ranks=$(sed -n 's/^RANKS := //p' "$work/$plan/Makefile")
     mpirun -n "$ranks" --oversubscribe "$work/$plan/run" --data "$work/tokens.bin" --steps 8 --metrics "$work/$plan.jsonl" --quiet
     awk -v plan="$plan" '
