@@ -156,7 +156,7 @@ R6)
     kill -KILL "$(cat pid.2)" 2>log || true
     [ $status != 0 ] && [ $status != 124 ] || { cat out; fail "it goes on for ever ($status)"; }
     grep -q "^flow: rank 2 is stopped (process $(cat pid.2) on .*); nobody gets on for 3 s" out || { cat out; fail "the stopped rank is not named"; }
-    grep -q 'arrived at .*H8.flow:[0-9]* in .*(.p) .*, waiting 3 s for .*2' out || { cat out; fail "no report of the wait"; }
+    grep -q 'arrived at .*H8.flow:[0-9]* in .*([dtp_]*) .*, waiting 3 s for .*2' out || { cat out; fail "no report of the wait"; }
     [ "$(grep -c '^flow: ' out)" -le 5 ] && [ "$(grep -c '^flow: rank' out)" = 1 ] || { cat out; fail "not one report"; }
     cat >slow.flow <<'FLOW'
 dim N = 16, D = 64
