@@ -182,18 +182,24 @@ static void check_sample(struct elab *e)
     prune(g);
 }
 
-/* Two unnamed results of one op in one body would have one path, and random numbers go by path. */
+static bool is_unnamed(struct elab *e, const struct value *v)
+{
+    return v->def && v->path && !hmget(e->named, v->id) && v->def->op != &op_param && v->def->op != &op_input;
+}
+
+/* Two unnamed results of one op in one body would have one path, and random numbers go by path. What the user has named
+ * keeps its name: an input `sum` beside a call of sum. */
 static void tell_apart(struct elab *e)
 {
     struct { const char *key; int value; } *count = NULL, *seen = NULL;
     for (int i = 0; i < arrlen(e->g->values); i++) {
         struct value *v = e->g->values[i];
-        if (v->def && v->path && !hmget(e->named, v->id) && v->def->op != &op_param && v->def->op != &op_input)
-            shput(count, v->path, shget(count, v->path) + 1);
+        if (v->path)
+            shput(count, v->path, shget(count, v->path) + (is_unnamed(e, v) ? 1 : 2));
     }
     for (int i = 0; i < arrlen(e->g->values); i++) {
         struct value *v = e->g->values[i];
-        if (!v->def || !v->path || shget(count, v->path) < 2 || hmget(e->named, v->id))
+        if (!v->path || !is_unnamed(e, v) || shget(count, v->path) < 2)
             continue;
         const char *path = v->path;
         shput(seen, path, shget(seen, path) + 1);
