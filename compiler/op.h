@@ -99,6 +99,7 @@ struct optimizer {
 bool updates_param(const struct node *n);
 struct param *updated_param(const struct node *n);       /* of which parameter */
 const struct op *optimizer_find(const char *name);       /* NULL when there is none of the name */
+const char *optimizer_near(const char *name);            /* the one that was meant, or NULL */
 const char *optimizer_names(const char *last);           /* all, `last` before the last one: " and " */
 double *setting_of(struct train_spec *t, const struct optimizer_setting *s);
 

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_ERRORS = 20, MAX_LINES = 8 };
 
@@ -383,6 +384,8 @@ const char *suggest(const char *name, const char **candidates)
     const char *best = NULL;
     int least = 3, longest = (int)strlen(name);
     for (int i = 0; i < arrlen(candidates); i++) {
+        if (!strcasecmp(name, candidates[i]) && strcmp(name, candidates[i]) != 0)
+            return candidates[i];
         int distance = edit_distance(name, candidates[i]);
         if (distance < least && distance < longest) {
             least = distance;

@@ -103,7 +103,9 @@ static bool no_number(struct ast *a, const char *what)
 static bool dim_divide(struct ast *a, int64_t l, int64_t r, bool up, int64_t *to)
 {
     if (r == 0) {
-        diag_error(E_DIM_VALUE, a->span, "division by 0");
+        struct diag *d = diag_error(E_DIM_VALUE, a->span, "division by 0");
+        if (ast_kid(a, 1) && ast_kid(a, 1)->span.file)
+            diag_help(d, "`%s` is 0 here: change what it is made of", span_text(ast_kid(a, 1)->span));
         return false;
     }
     if (l % r && !up) {

@@ -215,6 +215,7 @@ static void build_entry(struct elab *e, struct decl *model, enum entry entry)
     e->updates = NULL;
     e->inputs = NULL;
     e->labels = NULL;
+    e->label_spans = NULL;
     e->calls = 0;
     struct instance *root = NEW(struct instance);
     root->label = model->name;
@@ -237,6 +238,8 @@ void elaborate(struct module *m)
     struct elab e = {.m = m};
     names_collect(&e);
     names_settle(&e);
+    for (int i = 0; i < arrlen(e.decls); i++)
+        e.poisoned |= e.decls[i]->state == DECL_BAD;
     user_ops_settle(&e);
     plans_collect(&e);
     train_collect(&e);
@@ -258,7 +261,7 @@ void elaborate(struct module *m)
     for (int k = 0; k < ENTRIES && diag_errors() == before; k++)
         if (present[k])
             build_entry(&e, model, (enum entry)k);
-    if (diag_errors() != before)
+    if (diag_errors() != before || e.poisoned)
         return;
     struct value **inputs = e.inputs;
     if (present[ENTRY_TRAIN] || present[ENTRY_EVALUATE])

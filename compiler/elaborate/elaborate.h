@@ -10,7 +10,9 @@
  *     denominators.c  counts that are still open
  *     mesh.c plan.c   the chosen plan               train.c data.c files.c     the other blocks
  *     once.c          what may be said once only
+ *     data_check.c    every input has its data
  *     match.c         every pattern matches something
+ *     unmatched.c     and what was meant where none does
  *     cut.c           repeats in pieces, where patterns name some blocks only
  *
  * After a user error an expression is ITEM_POISON, or a function returns NULL or false: whoever gets that stays
@@ -43,11 +45,14 @@ struct elab {
     struct decl **decls;                             /* stb_ds array, in program order */
     struct { const char *key; struct decl *value; } *decl_of;  /* the same by name */
     bool import_failed;
+    bool poisoned;                                   /* a dim, const or parameter was refused: what lacks may lack by that */
     bool data_failed;                                /* a line of a data block was refused: inputs may lack theirs by that */
     struct ast *model, *train, *evaluate, *sample, *cluster;   /* NULL where the program has none */
     struct ast **files, **plans;                     /* stb_ds arrays */
     struct { const char *key; struct param *value; } *params;        /* by path, over all entries */
     const char **labels;                             /* paths of labelled calls, for suggestions */
+    struct span *label_spans;                        /* where they are written */
+    const char **told;                               /* beginnings of paths that were said to be nothing's, see unmatched.c */
     /* per entry */
     int calls;                                       /* of layers so far */
     struct graph *g;
@@ -194,6 +199,7 @@ void update_run(struct frame *f, struct ast *a);     /* state.c: update s = x */
 struct item in_train(struct frame *f, struct ast *a);
 void model_inputs(struct frame *f, struct ast *params);
 bool type_find(const char *name, enum type *to);
+const char *type_near(const char *name);             /* "f32" for fp32 and f23; NULL where none is near */
 
 /* ---- denominators.c ---- */
 void scale_follow(struct frame *f, struct node *n);  /* after each node of the user's: what is open where */
@@ -215,12 +221,17 @@ void train_collect(struct elab *e);                  /* train, evaluate, sample 
 void data_check(struct elab *e);                     /* every model input is bound, with the type its reader gives */
 const char *reader_name(enum fl_reader r);             /* data.c; as in the language */
 const char *element_name(enum fl_element e);
+bool word_among(const char *word, const char *list);    /* of words with blanks between them */
 void data_ranges(struct graph *g, struct data_binding *data);   /* ranges.c: fills limit and ignore */
 struct ast **train_patterns(struct elab *e);         /* all patterns of decay and frozen; stb_ds array */
 void params_rules(struct elab *e);                   /* decay and frozen patterns */
 void repeats_cut(struct elab *e);                    /* cut.c: into pieces, where patterns name some blocks only */
 void files_collect(struct elab *e);
 void patterns_check(struct elab *e);
+struct graph *any_graph(struct elab *e);             /* of an entry of the program; NULL where there is none yet */
+/* unmatched.c */
+const char *path_last(const char *path);             /* behind its last dot */
+bool pattern_told(struct elab *e, const char *begins);   /* said before of what begins so? from now on it is */
 void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only);
 void precision_collect(struct frame *f, struct plan *p, struct ast *a);
 /* ---- once.c ---- */

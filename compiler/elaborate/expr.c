@@ -229,6 +229,8 @@ static struct item find_member(struct frame *f, struct instance *inst, const cha
     for (int i = (int)arrlen(inst->names) - 1; i >= 0; i--)
         if (!strcmp(inst->names[i].name, name))
             return inst->names[i].item;
+    if (f->e->poisoned)                  /* it may be what was refused */
+        return POISON;
     const char **near = NULL;
     for (int i = 0; i < arrlen(inst->names); i++)
         arrput(near, inst->names[i].name);

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-static struct graph *any_graph(struct elab *e)
+struct graph *any_graph(struct elab *e)
 {
     for (int k = 0; k < ENTRIES; k++)
         if (e->m->graph[k])
@@ -135,88 +135,9 @@ static void check_computed(struct elab *e, const struct plan_line *l)
     }
 }
 
-static const char *last_part(const char *path)
+static bool stands_in(struct span a, struct span b)
 {
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-/* With the indices as paths have them, so that a distance counts only what is misspelt. */
-static const char *plain_indices(const char *pattern)
-{
-    const char *out = "";
-    for (const char *s = pattern; *s;) {
-        size_t n = strcspn(s, "[");
-        out = mem_printf("%s%.*s", out, (int)n, s);
-        s += n;
-        if (!*s)
-            break;
-        out = mem_printf("%s[*]", out);
-        s += strcspn(s, "]");
-        s += *s == ']';
-    }
-    return out;
-}
-
-/* How paths begin, where nothing is near: all of the parameters, or the first parts of all paths. */
-static void help_begins(struct diag *d, struct param **params, const char **paths)
-{
-    enum { MOST = 8 };
-    const char **begins = NULL, *all = "";
-    for (int i = 0; i < arrlen(params ? (void *)params : (void *)paths); i++) {
-        const char *path = params ? params[i]->path : paths[i];
-        const char *name = intern_n(path, params ? strlen(path) : strcspn(path, ".@"));
-        bool known = strchr(name, '#') || strchr(name, '~');
-        for (int k = 0; k < arrlen(begins); k++)
-            known |= begins[k] == name;
-        if (!known)
-            arrput(begins, name);
-    }
-    int n = (int)arrlen(begins);
-    for (int i = 0; i < n; i++)
-        all = mem_printf("%s%s%s", all, !i ? "" : i + 1 < n ? ", " : " and ", begins[i]);
-    if (n && n <= MOST)
-        diag_help(d, params ? n == 1 ? "there is one parameter, %s" : "the parameters are %s" : "paths begin with %s", all);
-}
-
-void pattern_unmatched(struct elab *e, const char *pattern, struct span span, bool params_only)
-{
-    const char **paths = NULL, **parts = NULL;
-    for (int i = 0; i < arrlen(e->m->params); i++)
-        arrput(paths, e->m->params[i]->path);
-    struct graph *g = params_only ? NULL : any_graph(e);
-    for (int i = 0; g && i < arrlen(g->values); i++)
-        if (g->values[i]->path)
-            arrput(paths, g->values[i]->path);
-    for (int i = 0; i < arrlen(e->labels); i++)
-        arrput(paths, e->labels[i]);
-    for (int i = 0; i < arrlen(paths); i++)
-        arrput(parts, last_part(paths[i]));
-    struct diag *d = diag_error(E_PATTERN, span, "'%s' matches no %s", pattern, params_only ? "parameter" : "tensor");
-    const char *text = plain_indices(pattern), *indexed = mem_printf("%s[*]", text), *near = suggest(text, paths);
-    for (int i = 0; i < arrlen(paths); i++)
-        near = !strcmp(paths[i], indexed) ? indexed : near;
-    const char *first = near && !strcmp(near, text) ? mem_printf("%s.0", text) : NULL;
-    for (int i = 0; first && g && i < arrlen(g->values); i++)
-        if (value_matches(g->values[i], first, NULL)) {
-            diag_help(d, "this call has several results: they go by their numbers, from %s.0 on", pattern);
-            return;
-        }
-    if (near) {
-        diag_help(d, "did you mean '%s'?", near);
-        return;
-    }
-    const char *part = suggest(last_part(text), parts);
-    if (part && strcmp(part, last_part(text)) != 0)
-        diag_help(d, "did you mean '%.*s%s'?", (int)(last_part(pattern) - pattern), pattern, part);
-    else if (part)
-        for (int i = 0; i < arrlen(paths); i++)
-            if (!strcmp(last_part(paths[i]), part)) {
-                diag_help(d, "did you mean '%s'?", paths[i]);
-                return;
-            }
-    if (!part)
-        help_begins(d, params_only ? e->m->params : NULL, paths);
+    return a.file == b.file && a.begin >= b.begin && a.end <= b.end;
 }
 
 static void check_split(struct elab *e, struct plan *p)
@@ -235,7 +156,7 @@ static void check_split(struct elab *e, struct plan *p)
                 return;
             }
             unnamed = nodes[i]->body;
-            if (strcmp(last_part(nodes[i]->path), "repeat") != 0) {          /* a word of the language, never a label */
+            if (strcmp(path_last(nodes[i]->path), "repeat") != 0) {          /* a word of the language, never a label */
                 repeats = mem_printf("%s%s%s", repeats, *repeats ? ", " : "", nodes[i]->path);
                 arrput(near, nodes[i]->path);
             }
@@ -246,6 +167,13 @@ static void check_split(struct elab *e, struct plan *p)
             if (p->ast->kids[i]->kids[k]->kind == AST_SPLIT)
                 split = p->ast->kids[i]->kids[k];
     struct diag *d = diag_error(E_PATTERN, ast_kid(split, 0)->span, "'%s' is no repeat of the model", p->split);
+    for (int i = 0; i < arrlen(e->labels); i++)
+        if (!strcmp(e->labels[i], p->split) && unnamed && stands_in(e->label_spans[i], unnamed->owner->span) &&
+            !pattern_told(e, mem_printf("%s[*]", p->split))) {
+            diag_label(d, e->label_spans[i], "this label has no index");
+            diag_help(d, "write `%s[i]: ..` there, in a `repeat .. as i`: then each block has its own parameters", p->split);
+            return;
+        }
     for (int i = 0; i < arrlen(nodes) && !other; i++)
         other = nodes[i]->op != &op_param && nodes[i]->span.file && pattern_covers(p->split, nodes[i]->path, NULL) ? nodes[i] : NULL;
     if (other)
@@ -287,11 +215,8 @@ void patterns_check(struct elab *e)
         }
     if (diag_errors() != before)
         return;
-    for (int i = 0; i < arrlen(train); i++)
-        if (!pattern_used(e, train[i]->name, false, true))
-            pattern_unmatched(e, train[i]->name, train[i]->span, true);
-        else
-            check_blocks(e, train[i]->name, train[i]->span, true);
+    if (p->split)
+        check_split(e, p);
     for (int i = 0; i < arrlen(p->lines); i++) {
         struct plan_line *l = &p->lines[i];
         if (!pattern_used(e, l->pattern, true, l->kind == LINE_PLACE || l->kind == LINE_RECOMPUTE))
@@ -317,7 +242,10 @@ void patterns_check(struct elab *e)
         else
             check_blocks(e, x->pattern, x->pattern_span, true);
     }
-    if (p->split)
-        check_split(e, p);
+    for (int i = 0; i < arrlen(train); i++)
+        if (!pattern_used(e, train[i]->name, false, true))
+            pattern_unmatched(e, train[i]->name, train[i]->span, true);
+        else
+            check_blocks(e, train[i]->name, train[i]->span, true);
     check_microbatches(e, p);
 }

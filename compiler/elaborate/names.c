@@ -244,7 +244,12 @@ void names_settle(struct elab *e)
         const char *name = e->m->options->set[i].name, *near = suggest(name, settable);
         struct diag *d = diag_error(E_SET, (struct span){0}, "--set %s=%s: no dim or const is called '%s'", name,
                                     e->m->options->set[i].value, name);
+        const char *all = "";
+        for (int k = 0; k < arrlen(settable); k++)
+            all = mem_printf("%s%s%s", all, k ? ", " : "", settable[k]);
         if (near)
             diag_help(d, "did you mean '%s'?", near);
+        else if (*all)
+            diag_help(d, "what can be set: %s", all);
     }
 }

@@ -13,6 +13,24 @@ bool type_find(const char *name, enum type *to)
     return false;
 }
 
+/* Types as others write them. */
+static const struct { const char *theirs, *ours; } foreign[] = {
+    {"float", "f32"}, {"float32", "f32"}, {"fp32", "f32"}, {"float16", "f16"}, {"fp16", "f16"}, {"half", "f16"},
+    {"bfloat16", "bf16"}, {"bfp16", "bf16"}, {"int", "i32"}, {"int32", "i32"}, {"long", "i32"}, {"int64", "i32"},
+    {"i64", "i32"}, {"uint8", "u8"}, {"byte", "u8"}, {"boolean", "bool"},
+};
+
+const char *type_near(const char *name)
+{
+    const char **names = NULL;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (!strcmp(foreign[i].theirs, name))
+            return foreign[i].ours;
+    for (int t = 0; t < TYPES; t++)
+        arrput(names, type_name[t]);
+    return suggest(name, names);
+}
+
 static bool explicit_type(struct frame *f, struct ast *type, enum type *t, struct dim **dims, int *ndim)
 {
     if (!type_find(type->name, t)) {
@@ -141,6 +159,7 @@ void param_run(struct frame *f, struct ast *a)
         diag_help(d, "name it, as in `mlp: %s`", span_text(f->inst->span));
     } else {
         struct param *p = declare(f, a, path_join(f->inst->path, a->name));
+        f->e->poisoned |= !p;
         if (p) {
             struct node *n = node_new(f->e->g, f->inst->home, &op_param, a->span);
             node_set_ptr(n, "param", p);

@@ -131,7 +131,7 @@ static void read_schedule(struct frame *f, struct plan *p, struct ast *value, st
 
 static void pipeline(struct frame *f, struct plan *p, struct ast *a)
 {
-    static const char *const words[] = {"schedule", NULL};
+    static const char *const words[] = {"schedule", "split", NULL};
     struct ast *cut = NULL, *backward = NULL;
     p->pipeline_span = a->span;
     settings_once(a);

@@ -12,7 +12,12 @@ static bool float_type(struct ast *s, const char *name, struct span span, enum t
             return true;
         }
     struct diag *d = diag_error(E_TYPE, span.file ? span : s->span, "'%s' is no type to compute in", name ? name : "");
-    diag_help(d, "the types are f32, bf16 and f16");
+    const char *near = name ? type_near(name) : NULL;
+    enum type t;
+    if (near && type_find(near, &t) && type_is_float(t))
+        diag_help(d, "did you mean '%s'?", near);
+    else
+        diag_help(d, "the types are f32, bf16 and f16");
     return false;
 }
 

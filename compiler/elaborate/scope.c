@@ -83,8 +83,11 @@ void scope_unknown(struct frame *f, const char *what, const char *name, struct s
     for (int i = 0; f->inst && i < arrlen(f->inst->kids); i++)
         arrput(near, f->inst->kids[i]->label);
     names_candidates(f->e, &near);
+    bool type = !strcmp(what, "type");
     struct diag *d = diag_error(E_UNKNOWN_NAME, span, "unknown %s '%s'", what, name);
-    const char *best = suggest(name, near);
+    const char *best = type ? type_near(name) : suggest(name, near);
+    if (type && !best)
+        diag_help(d, "the types are f32, bf16, f16, i32, u8 and bool");
     if (best)
         diag_help(d, "did you mean '%s'?", best);
 }
@@ -153,8 +156,10 @@ struct instance *instance_new(struct frame *f, const char *label, const char *su
     i->span = span;
     i->labelled = labelled;
     arrput(f->inst->kids, i);
-    if (labelled)
+    if (labelled) {
         arrput(f->e->labels, i->path);
+        arrput(f->e->label_spans, span);
+    }
     return i;
 }
 

@@ -156,8 +156,12 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
     struct ast *name = ast_kid(a, 0);
     t->optimizer = optimizer_find(name->name);
     if (!t->optimizer) {
-        diag_help(diag_error(E_UNKNOWN_NAME, name->span, "no optimizer is called '%s'", name->name),
-                  "the optimizers are %s", optimizer_names(" and "));
+        const char *near = optimizer_near(name->name);
+        struct diag *d = diag_error(E_UNKNOWN_NAME, name->span, "no optimizer is called '%s'", name->name);
+        if (near)
+            diag_help(d, "did you mean '%s'?", near);
+        else
+            diag_help(d, "the optimizers are %s", optimizer_names(" and "));
         return;
     }
     const struct optimizer_setting *settings = t->optimizer->optimizer->setting;

@@ -196,6 +196,14 @@ const struct op *optimizer_find(const char *name)
     return NULL;
 }
 
+const char *optimizer_near(const char *name)
+{
+    const char **names = NULL;
+    for (int i = 0; optimizers[i]; i++)
+        arrput(names, optimizers[i]->name);
+    return suggest(name, names);
+}
+
 const char *optimizer_names(const char *last)
 {
     const char *s = "";

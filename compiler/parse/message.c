@@ -126,6 +126,23 @@ static bool in_layout(const struct scan *s)
     return false;
 }
 
+/* `parm w: ..`, `optimiser sgd {`: a name at the start of a statement that goes on as only a word's would, and is nearly
+ * one. */
+static const char *misspelt_head(const struct scan *s)
+{
+    const struct token *head = &s->head;
+    const char *after = head->kind == T_NAME ? s->text + scan_skip_blanks(s, head->span.end) : "=";
+    if (s->last.span.begin == head->span.begin || (after[0] == '=' && after[1] != '=') || strchr(",(.[", after[0]))
+        return NULL;
+    struct scan around = *s;             /* the brace at fault has opened its own block by now */
+    if (arrlen(s->open) && arrlast(s->open).span.begin == s->last.span.begin) {
+        around.open = NULL;
+        for (ptrdiff_t i = 0; i + 1 < arrlen(s->open); i++)
+            arrput(around.open, s->open[i]);
+    }
+    return suggest(head->text, words_at_start(scan_block(&around)));
+}
+
 static void advise(struct scan *s, struct diag *d, const char **names, int n)
 {
     const struct token *t = &s->last, *head = &s->head;
@@ -178,6 +195,12 @@ void syntax_error(struct scan *s, const char **names, int n)
     struct span at = t->span;
     if (t->kind == T_END && t->newline && s->before.kind)       /* point behind the last word, not at the line end */
         at = (struct span){at.file, s->before.span.end, s->before.span.end + 1};
+    const char *meant = misspelt_head(s);
+    if (meant && !foreign_advice(&s->head)) {
+        struct diag *d = diag_error(E_SYNTAX, s->head.span, "'%s' starts no statement here", s->head.text);
+        diag_help(d, "did you mean '%s'?", meant);
+        return;
+    }
     bool in_brackets = arrlen(s->open) && arrlast(s->open).block == BLOCK_BRACKET;
     const char *expected = expected_phrase(names, n, in_brackets);
     struct diag *d = expected ? diag_error(E_SYNTAX, at, "expected %s, found %s", expected, found_phrase(s, t))

@@ -65,6 +65,7 @@ void scan_give_up(struct scan *s, struct span at, const char *fact);
 enum block scan_block(const struct scan *s);                        /* innermost block, brackets not counted */
 bool scan_in_brackets(const struct scan *s);                        /* ( ) [ ] or the braces of a layout */
 bool scan_at_start(const struct scan *s);                           /* the next token starts a statement */
+const char **words_at_start(enum block block);                      /* that start a statement there; stb_ds array */
 int scan_skip_blanks(const struct scan *s, int at);
 char scan_char_after(const struct scan *s, const struct token *t);  /* the next one that is not a blank */
 bool scan_name_after(const struct scan *s, const struct token *t);

@@ -40,6 +40,15 @@ const char *plan_words(void)
     return text;
 }
 
+const char **words_at_start(enum block block)
+{
+    const char **list = NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].blocks & (1u << block))
+            arrput(list, words[i].text);
+    return list;
+}
+
 /* ---- where we are ---- */
 
 enum block scan_block(const struct scan *s)

@@ -166,9 +166,18 @@ static void against(struct placing *p, struct node *n, const struct reach *r, in
     if (line && line == p->told)                     /* one line, one message */
         return;
     p->told = line;
+    const char *read = r->highest->path ? r->highest->path : r->highest->def->op->name;
+    if (is_cut(n)) {
+        struct diag *d = diag_error(E_PLACE, line ? line->pattern_span : at, "the blocks of '%s' start on %s but read '%s', which is made on %s",
+                                    p->plan->split, stage_text(p, stage), read, stage_text(p, r->high));
+        diag_label(d, n->span, "the blocks of '%s'", p->plan->split);
+        diag_help(d, line ? "leave the line out: what stands before the blocks runs with the first of them" :
+                  "data flows towards higher stages only");
+        return;
+    }
     struct diag *d = diag_error(E_PLACE, at, "%s runs on %s but reads '%s', which is made on %s",
                                 arrlen(n->out) && n->out[0]->path ? mem_printf("'%s'", n->out[0]->path) : "this", stage_text(p, stage),
-                                r->highest->path ? r->highest->path : r->highest->def->op->name, stage_text(p, r->high));
+                                read, stage_text(p, r->high));
     if (line)
         diag_label(d, line->span, "because of this line");
     else if (r->highest->span.file)
