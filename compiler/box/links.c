@@ -204,6 +204,11 @@ void boxer_sum_uses(struct boxer *b, struct node *n)
             arrput(on, s);
         }
     }
+    if (arrlen(on) == 1) {               /* the last of the additions is what the program calls so */
+        struct value *whole = *prime_of(b, on[0], out);
+        whole->logical = out;
+        whole->def->logical = n;
+    }
     if (arrlen(on) < 2)
         return;
     unsigned axes = 1u << b->mesh->pipe;

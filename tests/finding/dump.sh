@@ -12,6 +12,7 @@ names() { perl -e 'open F, "<", $ARGV[0]; read F, $b, 8; read F, $h, unpack "Q<"
 (double='' && build one "$gpt" --plan single $size --set M=1)
 run one --data tokens.bin --steps 2 --export w.safetensors
 run one --data tokens.bin --steps 3 --load w.safetensors --dump '*' -o one.st --dump-step 2
+case " $(names one.st) " in *" wte.weight#grad "*) ;; *) fail "the gradient of the tied table, a sum over its two uses, is not there" ;; esac
 plans="tp2_pp2 zero3 cp2"
 [ -z "$double" ] || plans=dp2_tp2
 for plan in $plans; do
