@@ -6,18 +6,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 models=() steps=20 gpus= python=python3 peers=()
-while [ $# -gt 1 ]; do
-    case $1 in
-    --model) models+=("$2") ;;
-    --steps) steps=$2 ;;
-    --gpus) gpus=$2 ;;
-    --python) python=$2 ;;
-    --peer) peers+=("$2") ;;
-    *) break ;;
-    esac
-    shift 2
-done
-[ $# = 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+. bench/common.sh
+options 2,5 "model steps gpus python peer" "$@"
 [ ${#models[@]} -gt 0 ] || models=(gpt2 1.3b)
 device=cuda name= present=1
 if [ -n "${DOUBLE:-}" ]; then            # for the test of this script: on the test double, its objects in DOUBLE
@@ -28,16 +18,13 @@ elif ! names=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) ||
 else
     present=$(echo "$names" | wc -l) name=$(echo "$names" | head -n 1)
 fi
-if [ -z "$gpus" ]; then gpus=1; while [ $((gpus * 2)) -le "$present" ] && [ $gpus -lt 4 ]; do gpus=$((gpus * 2)); done; fi
+[ -n "$gpus" ] || gpus=$(gpus_here "$present")
 case $gpus in 1 | 2 | 4) ;; *) echo "bench: --gpus 1, 2 or 4"; exit 2 ;; esac
 case $name in                            # TFLOP/s in f32 without tensor cores, and in bf16 on dense tensor cores
 *H100*PCIe*) peak_f32=51 peak_bf16=756 ;; *H100* | *H200*) peak_f32=67 peak_bf16=989 ;; *A100*) peak_f32=19.5 peak_bf16=312 ;;
 *L40S*) peak_f32=91.6 peak_bf16=362 ;; *4090*) peak_f32=82.6 peak_bf16=165 ;; *) peak_f32=0 peak_bf16=0 ;;
 esac
-build=${BUILD:-build}
-[ -x "$build/flowc" ] && [ -x "$build/flow-tokens" ] ||
-    { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$(nproc)" --target flowc flow-tokens; }
-. scripts/mpi-env.sh
+built flowc flow-tokens
 work=$build/bench_gpu
 rm -rf "$work"
 mkdir -p "$work"
@@ -45,10 +32,7 @@ mkdir -p "$work"
 torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null || true)
 compiles=$("$python" -c 'import torch; print(int(hasattr(torch, "compile")))' 2>/dev/null || true)
 echo "PyTorch ${torch:-none}, $gpus x ${name:-the test double}, $steps steps"
-# The example with plans over so many GPUs.
-{ cat examples/gpt/gpt.flow; for type in f32 bf16; do
-    sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed "s/^plan bf16 /plan bench_$type /; s/dp: 2/dp: $gpus/"
-  done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed '/^ *memory/d' >"$work/gpt.flow"
+example "$gpus" >"$work/gpt.flow"
 
 # report NAME TYPE RATE: tokens/s and MFU of the model in L, D, V, T
 report() {
@@ -91,11 +75,11 @@ theirs() {
 }
 
 for model in "${models[@]}"; do
+    size "$model"
     case $model in                       # N sequences of T tokens for each GPU in M micro-batches
-    gpt2) L=12 D=768 H=12 T=1024 V=50257 N=16 M=4 ;;
-    1.3b) L=24 D=2048 H=16 T=1024 V=50257 N=8 M=8 ;;
-    tiny) L=2 D=32 H=4 T=16 V=256 N=4 M=2 ;;
-    *) echo "bench: --model gpt2 or 1.3b"; exit 2 ;;
+    1.3b) T=1024 N=8 M=8 ;;
+    gpt2) T=1024 N=16 M=4 ;;
+    *) N=4 M=2 ;;
     esac
     sizes=(--set V=$V --set T=$T --set D=$D --set H=$H --set L=$L --set N=$((N * gpus)) --set M=$M --set steps="$steps" --set warmup=1)
     echo "$model: $L blocks, width $D, $H heads, $T tokens, vocabulary $V, $N sequences per GPU in $M micro-batches"

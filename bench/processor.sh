@@ -6,27 +6,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 models=() rounds=3 steps=6 python=python3
-while [ $# -gt 1 ]; do
-    case $1 in
-    --model) models+=("$2") ;;
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --python) python=$2 ;;
-    *) break ;;
-    esac
-    shift 2
-done
-[ $# = 0 ] || { sed -n '2p' "$0"; exit 2; }
+. bench/common.sh
+options 2 "model rounds steps python" "$@"
 [ ${#models[@]} -gt 0 ] || models=(tiny small)
-build=${BUILD:-build} runtime=                       # the runtime as the tests built it, with the flags of an output's Makefile
-[ ! -f "$build/libflow_cpu.a" ] || runtime=$(realpath "$build/libflow_cpu.a")
-. scripts/mpi-env.sh
+built flowc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=true OMP_PLACES=cores
 head -c 8000000 /dev/zero >"$work/tokens.bin"
-{ cat examples/gpt/gpt.flow; sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed 's/^plan bf16 /plan bf16_single /; s/dp: 2/dp: 1/'; } |
-    sed '/^ *memory/d' >"$work/gpt.flow"
+example 1 >"$work/gpt.flow"
 # used COMMAND..: seconds of user and system time
 used() { /usr/bin/env time -f '%U %S' -o "$work/time" "$@" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }; awk '{ print $1 + $2 }' "$work/time"; }
 run() { # NAME STEPS
@@ -37,14 +25,9 @@ run() { # NAME STEPS
     esac
 }
 for model in "${models[@]}"; do
-    case $model in
-    tiny) L=4 D=128 H=4 T=64 V=1024 ;;
-    small) L=6 D=384 H=6 T=256 V=8192 ;;
-    gpt2) L=12 D=768 H=12 T=256 V=50257 ;;
-    *) echo "bench: --model tiny, small or gpt2"; exit 2 ;;
-    esac
+    size "$model"
     for name in flowc flowc_bf16; do
-        [ $name = flowc ] && plan=single || plan=bf16_single
+        [ $name = flowc ] && plan=single || plan=bench_bf16
         "$build/flowc" "$work/gpt.flow" --plan $plan --target cpu --no-verify -o "$work/$name" --set L=$L --set D=$D --set H=$H --set T=$T \
             --set V=$V --set N=4 --set M=1 --set warmup=1 2>"$work/said" || { cat "$work/said"; exit 1; }
         make -s -C "$work/$name" ${runtime:+RUNTIME="$runtime"} >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }

@@ -6,19 +6,12 @@
 set -eu
 cd "$(dirname "$0")/.."
 gpus= steps=20
-while [ $# -gt 1 ]; do
-    case $1 in
-    --gpus) gpus=$2 ;;
-    --steps) steps=$2 ;;
-    *) break ;;
-    esac
-    shift 2
-done
-[ $# = 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+. bench/common.sh
+options 2,5 "gpus steps" "$@"
 if [ -z "${DOUBLE:-}" ]; then
     present=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | grep -c . || true)
     [ "$present" -gt 0 ] || { echo "selftest: no GPU here; run this on a machine with one (bench/README.md)"; exit 1; }
-    if [ -z "$gpus" ]; then gpus=1; while [ $((gpus * 2)) -le "$present" ] && [ $gpus -lt 4 ]; do gpus=$((gpus * 2)); done; fi
+    [ -n "$gpus" ] || gpus=$(gpus_here "$present")
 fi
 case ${gpus:=1} in
 1) plans="single" ;;
@@ -26,10 +19,7 @@ case ${gpus:=1} in
 4) plans="dp4 dp2_tp2 dp2_pp2 tp2_pp2 pp4" ;;
 *) echo "selftest: --gpus 1, 2 or 4"; exit 2 ;;
 esac
-build=${BUILD:-build}
-[ -x "$build/flowc" ] && [ -x "$build/tests/golden/golden_compare" ] ||
-    { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$(nproc)" --target flowc golden_compare; }
-. scripts/mpi-env.sh
+built flowc tests/golden/golden_compare
 golden=tests/golden/own
 failed=0
 for plan in $plans; do

@@ -8,25 +8,11 @@
 set -eu
 cd "$(dirname "$0")/.."
 models=() rounds=5 steps=8 python=python3 peers=() only=
-while [ $# -gt 1 ]; do
-    case $1 in
-    --model) models+=("$2") ;;
-    --rounds) rounds=$2 ;;
-    --steps) steps=$2 ;;
-    --python) python=$2 ;;
-    --only) only=$2 ;;
-    --peer) peers+=("$2") ;;
-    *) break ;;
-    esac
-    shift 2
-done
-[ $# = 0 ] || { sed -n '2,3s/^# //p' "$0"; exit 2; }
+. bench/common.sh
+options 2,3 "model rounds steps python only peer" "$@"
 [ ${#models[@]} -gt 0 ] || models=(tiny small gpt2)
-build=${BUILD:-build} cores=$(nproc)
-runtime=                                             # the runtime as the tests built it, with the flags of an output's Makefile
-[ ! -f "$build/libflow_cpu.a" ] || runtime=$(realpath "$build/libflow_cpu.a")
-[ -x "$build/flowc" ] || { cmake -S . -B "$build" >/dev/null && cmake --build "$build" -j "$cores" --target flowc; }
-. scripts/mpi-env.sh
+cores=$(nproc)
+built flowc
 work=$build/bench
 rm -rf "$work"
 mkdir -p "$work"
@@ -69,18 +55,13 @@ ratio() {
 }
 
 for model in "${models[@]}"; do
-    case $model in
-    tiny) L=4 D=128 H=4 T=64 V=1024 B=4 ;;
-    small) L=6 D=384 H=6 T=256 V=8192 B=4 ;;
-    gpt2) L=12 D=768 H=12 T=256 V=50257 B=4 ;;
-    *) echo "bench: --model tiny, small or gpt2"; exit 2 ;;
-    esac
+    size "$model"
+    B=4
     export MODEL=$model BLOCKS=$L WIDTH=$D HEADS=$H LENGTH=$T VOCABULARY=$V BATCH=$B STEPS=$steps
     echo "$model: $L blocks, width $D, $H heads, $T tokens, vocabulary $V, $B sequences per rank"
     mpirun --bind-to core -n 1 "$work/ceilings" $T $D $((4 * D)) $V $B $H
     mpirun --bind-to core -n 2 "$work/ceilings" $T $D $((4 * D)) $V $B $H
-    { cat examples/gpt/gpt.flow; sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed 's/^plan bf16 /plan bf16_single /; s/dp: 2/dp: 1/'; } |
-        sed '/^ *memory/d' >"$work/gpt.flow"
+    example 1 >"$work/gpt.flow"
     head -c 8000000 /dev/zero >"$work/tokens.bin"
     compiled() { [ -x "$work/$1/run" ] || {
         "$build/flowc" "$work/gpt.flow" --plan "$1" --target cpu --no-verify -o "$work/$1" --set L=$L --set D=$D --set H=$H --set T=$T \
@@ -98,7 +79,7 @@ for model in "${models[@]}"; do
         for t in ${trainers[@]+"${trainers[@]}"}; do
             case $t in
             flowc) compiled single $B && flow $t 1 single ;;
-            flowc_bf16) compiled bf16_single $B && flow $t 1 bf16_single ;;
+            flowc_bf16) compiled bench_bf16 $B && flow $t 1 bench_bf16 ;;
             flowc_dp2) compiled dp2 $((2 * B)) && flow $t 2 dp2 ;;
             flowc_bf16_dp2) compiled bf16 $((2 * B)) && flow $t 2 bf16 ;;
             flowc_tp2) compiled tp2 $((2 * B)) && flow $t 2 tp2 ;;
@@ -133,6 +114,6 @@ for model in "${models[@]}"; do
     ratio flowc_pp2 flowc 16 $one
     for p in ${peers[@]+"${peers[@]%%=*}"}; do ratio flowc "$p" $one $one; done
     for t in ${trainers[@]+"${trainers[@]}"} ${peers[@]+"${peers[@]%%=*}"}; do rm -f "$work/$t"; done
-    rm -rf "$work"/single "$work"/bf16_single "$work"/dp2 "$work"/bf16 "$work"/tp2 "$work"/pp2
+    rm -rf "$work"/single "$work"/bench_bf16 "$work"/dp2 "$work"/bf16 "$work"/tp2 "$work"/pp2
 done
 rm -rf "$work"
