@@ -8,8 +8,11 @@ mkdir -p "$work"
 cd "$work" || exit 1
 export OMP_NUM_THREADS=1 FL_DOUBLE_SEED="${FL_DOUBLE_SEED:-1}" ASAN_OPTIONS=detect_leaks=0
 fail() { echo "FAILED: $*" >&2; exit 1; }
-build() { # NAME TARGET FILE PLAN flags..: the program NAME/run, or NAME/run.double
+compile() { # NAME TARGET FILE PLAN flags..: to the text of NAME
     "$flowc" "$3" --plan "$4" --target "$2" -o "$1" "${@:5}" 2>said || { cat said; fail "$3 under $4 does not compile"; }
+}
+build() { # NAME TARGET FILE PLAN flags..: the program NAME/run, or NAME/run.double
+    compile "$@"
     if [ "$2" = cpu ]; then make -s -C "$1" -j2 ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
     else make -s -C "$start" -f "$tests/cuda/double/double.mk" PROGRAM="$work/$1" BUILD="$double"; fi
 }
