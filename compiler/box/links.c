@@ -128,8 +128,10 @@ struct value *boxer_obtain(struct boxer *b, int u, struct value *v, const struct
     for (int i = 0; i < b->mesh->naxis; i++)
         if (axis_moves(b->mesh, i) && sent->lay.ax[i].kind == SBP_P && need->ax[i].kind != SBP_P)
             partial = true;
-    /* what is read once a step travels once, when it is complete; else in the phase that makes it */
+    /* what is read once a step travels once, when it is complete, and so does a count; else in the phase that makes it */
     enum phase when = phase_per_microbatch(phase) && sent->def ? sent->def->phase : phase;
+    if (when == PHASE_COUNT && phase != PHASE_COUNT)
+        when = PHASE_SETUP;
     if (partial || layout_bytes(sent, need, b->mesh) < layout_bytes(sent, &sent->lay, b->mesh))
         sent = boxer_convert(b, home, sent, need, boxer_root(b, home, when), when);
     return *prime = boxer_link(b, home, u, sent, when);
