@@ -1,5 +1,5 @@
 /* differentiate: from the forward graph of the train entry to the whole training step. backward.c appends the
- * gradients, update.c the norm and the optimizer. Other entries stay as they are. */
+ * gradients, update.c the norm and the optimizer. In all entries counts of inputs leave the repeats they are written in. */
 #include "../base/diag.h"
 #include "../passes.h"
 #include "../rewrite/rewrite.h"
@@ -21,6 +21,9 @@ static void warn_untrained(struct differentiation *d)
 void differentiate(struct module *m)
 {
     struct graph *g = m->graph[ENTRY_TRAIN];
+    for (int e = 0; e < ENTRIES; e++)
+        if (m->graph[e])
+            count_ahead(m->graph[e]);
     if (!g || !m->train.present)
         return;
     if (!g->loss)

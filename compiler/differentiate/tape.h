@@ -20,6 +20,7 @@ struct differentiation {
     int nforward;                /* values of the forward graph have smaller ids */
 };
 
+void count_ahead(struct graph *g);                                       /* ahead.c */
 void find_needs(struct differentiation *d);                              /* needs.c; also fills trained[] */
 bool backward(struct differentiation *d);                                /* backward.c */
 void update(struct differentiation *d);                                  /* update.c */
