@@ -53,8 +53,8 @@ static void assign(struct frame *f, struct ast *a)
     bool computes = item.kind != ITEM_STR && item.kind != ITEM_TYPE && item.kind != ITEM_LAYOUT;
     if (item.kind != ITEM_POISON && (have != want || !computes)) {
         if (computes)
-            diag_error(E_ARGUMENTS, names->span, "%d name%s for %d result%s", want, want == 1 ? "" : "s", have,
-                       have == 1 ? "" : "s");
+            diag_help(diag_error(E_ARGUMENTS, names->span, "%d name%s for %d result%s", want, want == 1 ? "" : "s", have,
+                                 have == 1 ? "" : "s"), have == 1 ? "one name takes it: `a = ..`" : "name each, as in `a, b = ..`");
         else
             diag_error(E_TYPE, ast_kid(a, 1)->span, "this is %s, and computes nothing", item_text(item));
         item = POISON;

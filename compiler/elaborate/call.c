@@ -101,7 +101,9 @@ int axis_of(struct frame *f, struct ast *a, const struct value *v)
     if (!const_eval(f, a, &x))
         return -1;
     if (x != floor(x) || x < -v->ndim || x >= v->ndim) {
-        diag_error(E_SHAPE, a->span, "%s has no dim at position %s", value_type_text(v, NULL), const_text(x));
+        struct diag *d = diag_error(E_SHAPE, a->span, "%s has no dim at position %s", value_type_text(v, NULL), const_text(x));
+        if (v->ndim)
+            diag_help(d, "its positions are 0 to %d, or -1 for the last; an axis may be named, too", v->ndim - 1);
         return -1;
     }
     return (int)(x < 0 ? x + v->ndim : x);
@@ -392,7 +394,8 @@ static struct item unknown_callee(struct frame *f, struct ast *callee)
     if (best)
         diag_help(d, "did you mean '%s'?", best);
     else
-        diag_help(d, "flowc --list-ops prints all ops");
+        diag_help(d, "%s", !strcmp(callee->name, "matmul") || !strcmp(callee->name, "mm") || !strcmp(callee->name, "dot") || !strcmp(callee->name, "bmm") ?
+                  "a product of matrices is written a @ b" : "flowc --list-ops prints all ops");
     return POISON;
 }
 
@@ -400,7 +403,9 @@ struct item expr_call(struct frame *f, struct ast *a)
 {
     struct ast *callee = ast_kid(a, 0);
     if (!callee || callee->kind != AST_NAME) {
-        diag_error(E_TYPE, a->span, "only layers and ops can be called");
+        struct diag *d = diag_error(E_TYPE, a->span, "only layers and ops can be called");
+        if (callee && callee->kind == AST_MEMBER)
+            diag_help(d, "an op takes its tensor as an argument: %s(%s)", callee->name, span_text(ast_kid(callee, 0)->span));
         return POISON;
     }
     struct decl *d = names_find(f->e, callee->name);

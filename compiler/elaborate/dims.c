@@ -156,8 +156,10 @@ bool dim_eval(struct frame *f, struct ast *a, int64_t *to)
             v = a->num;
         }
         if (v != floor(v) || fabs(v) > 9e15) {
-            diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span),
-                       const_text(v));
+            if (a->kind == AST_NUMBER)
+                diag_error(E_DIM_VALUE, a->span, "%s is no whole number, as a dim is", span_text(a->span));
+            else
+                diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span), const_text(v));
             return false;
         }
         *to = (int64_t)v;

@@ -103,6 +103,7 @@ static void take_loss(struct frame *f, struct ast *model)
         if (needed) {
             struct diag *d = diag_error(E_RETURN, model->name_span, "the model returns no loss");
             diag_label(d, g->entry == ENTRY_TRAIN ? f->e->train->span : f->e->evaluate->span, "needed here");
+            diag_help(d, "end its body with one number, as in `return sum(x) / count(y)`");
         }
         return;
     }

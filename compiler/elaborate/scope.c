@@ -83,6 +83,8 @@ void scope_unknown(struct frame *f, const char *what, const char *name, struct s
     for (int i = 0; f->inst && i < arrlen(f->inst->kids); i++)
         arrput(near, f->inst->kids[i]->label);
     names_candidates(f->e, &near);
+    arrput(near, "true");
+    arrput(near, "false");
     bool type = !strcmp(what, "type");
     struct diag *d = diag_error(E_UNKNOWN_NAME, span, "unknown %s '%s'", what, name);
     const char *best = type ? type_near(name) : suggest(name, near);
@@ -90,6 +92,8 @@ void scope_unknown(struct frame *f, const char *what, const char *name, struct s
         diag_help(d, "the types are f32, bf16, f16, i32, u8 and bool");
     if (best)
         diag_help(d, "did you mean '%s'?", best);
+    else if (!type)
+        diag_help(d, "bind it above with `%s = ..`, or declare it with dim or const", name);
 }
 
 bool scope_visible(struct frame *f, const struct value *v)

@@ -12,7 +12,15 @@ bool settings_word(struct ast *s, const char *block, const char *const *words)
         arrput(near, words[i]);
         all = mem_printf("%s%s%s", all, i ? ", " : "", words[i]);
     }
+    static const struct { const char *theirs, *ours; } foreign[] = {
+        {"epochs", "steps"}, {"iterations", "steps"}, {"learning_rate", "lr"}, {"weight_decay", "decay"}, {"epsilon", "eps"},
+        {"grad_clip", "clip_norm"}, {"max_norm", "clip_norm"},
+    };
     const char *name = s->name ? s->name : span_text(s->span), *best = suggest(name, near);
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        for (int k = 0; words[k]; k++)
+            if (!strcmp(foreign[i].theirs, name) && !strcmp(foreign[i].ours, words[k]))
+                best = words[k];
     struct diag *d = diag_error(E_BLOCK_LINE, s->name ? s->name_span : s->span, "%s has no setting '%s'", block, name);
     if (best)
         diag_help(d, "did you mean '%s'?", best);
@@ -92,9 +100,16 @@ static void learning_rate(struct frame *f, struct ast *s, struct train_spec *t)
             known = true;
         }
     if (!known) {
-        diag_help(diag_error(E_UNKNOWN_NAME, a->span, "no schedule of the learning rate is called '%s'",
-                             name ? name : "this"),
-                  "write a number, or %s with (peak = .., warmup = .., floor = ..)", lr_names());
+        const char **near = NULL;
+        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+            arrput(near, kinds[i].name);
+        const char *best = name ? suggest(name, near) : NULL;
+        struct diag *d = diag_error(E_UNKNOWN_NAME, a->span, "no schedule of the learning rate is called '%s'",
+                                    name ? name : "this");
+        if (best)
+            diag_help(d, "did you mean '%s'?", best);
+        else
+            diag_help(d, "write a number, or %s with (peak = .., warmup = .., floor = ..)", lr_names());
         return;
     }
     bool peak = false;
@@ -178,13 +193,15 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
     lists_once(a, "decay");
     lists_once(a, "lr_scale");
     lists_once(a, "rows");
-    bool lr = false, rows = false;
+    bool lr = false, rows = false, unknown = false;
     if (t->optimizer == &op_muon)
         t->momentum = 0.95;
     for (int i = 1; i < ast_count(a); i++) {
         struct ast *s = a->kids[i];
-        if (!settings_word(s, name->name, words))
+        if (!settings_word(s, name->name, words)) {
+            unknown = true;              /* which may have been the rate */
             continue;
+        }
         lr |= is(s, "lr");
         if (is(s, "lr"))
             learning_rate(f, s, t);
@@ -197,7 +214,7 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
             if (is(s, settings[k].name))
                 set_num(f, s, 0, s->name, setting_of(t, &settings[k]));
     }
-    if (!lr)
+    if (!lr && !unknown)
         diag_help(diag_error(E_BLOCK_LINE, a->span, "the optimizer lacks its learning rate"),
                   "add lr = cosine(peak = .., warmup = .., floor = ..) or lr = 1e-3");
     if (t->optimizer->optimizer->others && !rows)
@@ -271,7 +288,7 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
                              .eps = 1e-8,
                              .seed = 1};
     int64_t seed = 1;
-    bool steps = false, optimized = false;
+    bool steps = false, optimized = false, unknown = false;
     settings_once(block);
     lists_once(block, "frozen");
     for (int i = 0; i < ast_count(block); i++) {
@@ -281,7 +298,9 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
         } else if (s->kind == AST_BLOCK) {
             optimizer(f, s, t);
             optimized = true;
-        } else if (settings_word(s, "train", words)) {
+        } else if (!settings_word(s, "train", words)) {
+            unknown = true;              /* which may have been what lacks */
+        } else {
             steps |= is(s, "steps");
             if (is(s, "steps"))
                 set_int(f, s, 1, "steps", &t->steps);
@@ -301,10 +320,10 @@ static void read_train(struct frame *f, struct ast *block, struct train_spec *t)
     if (t->deferred && t->optimizer && !t->optimizer->optimizer->redo)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "an update by %s cannot be done again", t->optimizer->name),
                   "`clip_norm c` without `deferred` waits for the norm and gives the same numbers");
-    if (!steps)
+    if (!steps && !unknown)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train does not say how many steps"),
                   "add a line such as `steps 1000`");
-    if (!optimized)
+    if (!optimized && !unknown)
         diag_help(diag_error(E_BLOCK_LINE, block->span, "train has no optimizer"),
                   "add `optimizer adamw { lr = 1e-3 }`");
 }

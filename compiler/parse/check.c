@@ -96,7 +96,7 @@ struct ast *bytes(struct scan *s, struct ast *quantity)
 struct ast *memory_node(struct scan *s, struct span at, struct ast *quantity, struct span word_span, const char *word)
 {
     if (fails(s, strcmp(word, "rank") != 0))
-        diag_error(E_SYNTAX, word_span, "expected 'rank', found '%.40s'", word);
+        diag_help(diag_error(E_SYNTAX, word_span, "expected 'rank', found '%.40s'", word), "write 'memory 16 GiB per rank'");
     struct ast *a = ast_new(AST_MEMORY, at, bytes(s, quantity)->name);
     a->num = quantity->num;
     a->name_span = quantity->span;
@@ -147,7 +147,8 @@ struct ast *label_node(struct scan *s, struct span at, struct ast *label, struct
                    (ast_kid(label, 1)->kind == AST_NAME || ast_kid(label, 1)->kind == AST_NUMBER);
     bool argument = label->span.begin != s->head.span.begin && (s->last.kind == T_RPAREN || s->last.kind == T_COMMA);
     if (fails(s, !plain && !indexed))
-        diag_help(diag_error(E_SYNTAX, label->span, "this cannot be a label"),
+        diag_help(diag_error(E_SYNTAX, label->span, "this cannot be a label"), "%s", label->kind == AST_NUMBER ?
+                  "a slice is written with two dots: 'x[0..2]', 'x[..-1]'" :
                   "a label is a name, or a name with one index: 'attn: ..', 'h[i]: ..'");
     else if (fails(s, of->kind == AST_LABEL))
         diag_help(diag_error(E_SYNTAX, of->name_span, "a second label for one call"), "keep one of them");
@@ -225,11 +226,26 @@ struct ast *times_node(struct scan *s, struct span at, struct ast *value, struct
     return node_make(AST_TIMES, at, NULL, 2, value, count);
 }
 
+/* What shard and offload lines are about. */
+static void advise_kind(struct diag *d, const char *what, const char *otherwise)
+{
+    const char **kinds = NULL;
+    arrput(kinds, "optimizer");
+    arrput(kinds, "gradients");
+    arrput(kinds, "parameters");
+    arrput(kinds, "activations");
+    const char *near = suggest(what, kinds);
+    if (near)
+        diag_help(d, "did you mean '%s'?", near);
+    else
+        diag_help(d, "%s", otherwise);
+}
+
 struct ast *shard_node(struct scan *s, struct span at, struct span what_span, const char *what, struct ast *axes)
 {
     if (fails(s, strcmp(what, "optimizer") != 0 && strcmp(what, "gradients") != 0 && strcmp(what, "parameters") != 0))
-        diag_help(diag_error(E_SYNTAX, what_span, "expected 'optimizer', 'gradients' or 'parameters', found '%.40s'", what),
-                  "'shard optimizer over dp' keeps each rank's share of the optimizer state only");
+        advise_kind(diag_error(E_SYNTAX, what_span, "expected 'optimizer', 'gradients' or 'parameters', found '%.40s'", what), what,
+                    "'shard optimizer over dp' keeps each rank's share of the optimizer state only");
     return node_named(AST_SHARD, at, what_span, what, 1, axes);
 }
 
@@ -237,14 +253,15 @@ struct ast *offload_node(struct scan *s, struct span at, struct ast *what, struc
                          struct span host_span, const char *host)
 {
     if (fails(s, strcmp(to, "to") != 0 || strcmp(host, "host") != 0))
-        diag_error(E_SYNTAX, span_join(to_span, host_span), "expected 'to host', found '%.40s %.40s'", to, host);
+        diag_help(diag_error(E_SYNTAX, span_join(to_span, host_span), "expected 'to host', found '%.40s %.40s'", to, host),
+                  "host memory is where it can go: 'offload optimizer to host'");
     for (int i = 0; i < ast_count(what); i++) {
         const struct ast *name = what->kids[i];
         if (fails(s, strcmp(name->name, "optimizer") != 0 && strcmp(name->name, "activations") != 0 &&
                      strcmp(name->name, "parameters") != 0))
-            diag_help(diag_error(E_SYNTAX, name->span, "expected 'optimizer', 'activations' or 'parameters', found '%.40s'",
-                                 name->name),
-                      "'offload optimizer to host' keeps the optimizer state in host memory");
+            advise_kind(diag_error(E_SYNTAX, name->span, "expected 'optimizer', 'activations' or 'parameters', found '%.40s'",
+                                   name->name), name->name,
+                        "'offload optimizer to host' keeps the optimizer state in host memory");
     }
     return node_make(AST_OFFLOAD, at, NULL, 1, what);
 }
@@ -252,7 +269,8 @@ struct ast *offload_node(struct scan *s, struct span at, struct ast *what, struc
 struct ast *keep_node(struct scan *s, struct span at, struct span a_span, const char *a, struct span b_span, const char *b)
 {
     if (fails(s, strcmp(a, "after") != 0 || strcmp(b, "forward") != 0))
-        diag_error(E_SYNTAX, span_join(a_span, b_span), "expected 'after forward', found '%.40s %.40s'", a, b);
+        diag_help(diag_error(E_SYNTAX, span_join(a_span, b_span), "expected 'after forward', found '%.40s %.40s'", a, b),
+                  "write 'keep after forward', behind a line 'shard parameters over ..'");
     return ast_new(AST_FLAG, at, "keep after forward");
 }
 

@@ -143,6 +143,50 @@ static const char *misspelt_head(const struct scan *s)
     return suggest(head->text, words_at_start(scan_block(&around)));
 }
 
+/* How a line is written: said where nothing better is known. */
+static const struct { int head; const char *form; } forms[] = {
+    {T_IMPORT,       "import \"layers.flow\""},
+    {T_DIM,          "dim N = 8, D = 16"},
+    {T_CONST,        "const scale = 0.5"},
+    {T_LAYER,        "layer Name(x: f32[N, D]) { .. }"},
+    {T_MODEL,        "model Name(x: f32[N, D]) { .. }"},
+    {T_PLAN,         "plan name { mesh m = [dp: 2] }"},
+    {T_PARAM,        "param w: f32[D] = zeros"},
+    {T_STATE,        "state mean: f32[D] = zeros"},
+    {T_UPDATE,       "update mean = 0.9 * mean + 0.1 * m"},
+    {T_REPEAT,       "repeat L as i { x = h[i]: Block(x) }"},
+    {T_METRIC,       "metric accuracy = hits / count(y)"},
+    {T_MESH,         "mesh m = [dp: 2, tp: 4]"},
+    {T_MICROBATCHES, "microbatches 4 over N"},
+    {T_PIPELINE,     "pipeline over pp { schedule = one_f_one_b; split h }"},
+    {T_SBP,          "sbp h[*].up = {tp: S(F)}"},
+    {T_PIN,          "pin h[*].up = {tp: S(F)}"},
+    {T_PLACE,        "place head on m.pp[1]"},
+    {T_SHARD,        "shard optimizer over dp"},
+    {T_OFFLOAD,      "offload optimizer to host"},
+    {T_BUCKETS,      "buckets 25 MiB"},
+    {T_PREFETCH,     "prefetch 1"},
+    {T_KEEP,         "keep after forward"},
+    {T_RECOMPUTE,    "recompute h[*]"},
+    {T_PRECISION,    "precision bf16 { grads f32 }"},
+    {T_MEMORY,       "memory 16 GiB per rank"},
+    {T_EXPECT,       "expect comm h[i] forward : all_reduce(tp) == 2"},
+    {T_SPLIT,        "split h"},
+    {T_OPTIMIZER,    "optimizer adamw { lr = 1e-3 }"},
+    {T_FROZEN,       "frozen wte.weight, wpe.*"},
+    {T_EVALUATE,     "evaluate every 100 { steps 10 }"},
+    {T_HOSTS,        "hosts 2 x 8, 80 GiB"},
+    {T_LINK,         "link inside 450 GB/s 3 us"},
+};
+
+static const char *form_of(int head)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (forms[i].head == head)
+            return forms[i].form;
+    return NULL;
+}
+
 static void advise(struct scan *s, struct diag *d, const char **names, int n)
 {
     const struct token *t = &s->last, *head = &s->head;
@@ -183,6 +227,16 @@ static void advise(struct scan *s, struct diag *d, const char **names, int n)
         diag_help(d, "a line goes on only after an operator or a comma: end the line before with %s", found_phrase(s, t));
     else if (has(names, n, ")") && t->kind == T_COLON)
         diag_help(d, "an argument is named with '=': 'axis = 0'");
+    else if (s->before.kind == T_NAME && foreign_advice(&s->before))
+        diag_help(d, "%s", foreign_advice(&s->before));
+    else if (s->before.kind == T_PATTERN && t->kind == T_COMMA)
+        diag_help(d, "several paths stand in brackets: 'on [a, b]'");
+    else if (t->kind == T_LPAREN && has(names, n, "["))
+        diag_help(d, "the dims of a type stand in [ ]: 'f32[N, D]'");
+    else if (has(names, n, ",") && (t->kind == T_NAME || t->kind == T_NUMBER) && !starts_statement && (in_brackets || head->kind == T_DIM))
+        diag_help(d, "a ',' seems to be missing before %s", found_phrase(s, t));
+    else if (form_of(head->kind))
+        diag_help(d, "such a line is written '%s'", form_of(head->kind));
 }
 
 void syntax_error(struct scan *s, const char **names, int n)
@@ -203,6 +257,8 @@ void syntax_error(struct scan *s, const char **names, int n)
     }
     bool in_brackets = arrlen(s->open) && arrlast(s->open).block == BLOCK_BRACKET;
     const char *expected = expected_phrase(names, n, in_brackets);
+    if (n == 1 && s->before.kind == T_NUMBER && has(names, n, "a name"))
+        expected = "a unit";
     struct diag *d = expected ? diag_error(E_SYNTAX, at, "expected %s, found %s", expected, found_phrase(s, t))
                               : diag_error(E_SYNTAX, at, "unexpected %s", found_phrase(s, t));
     if (arrlen(s->open) && t->kind != T_LPAREN && t->kind != T_LBRACKET) {
