@@ -1,6 +1,6 @@
 /* A virtual stage for every node. The repeat that the plan splits is cut over them; what stands before it goes with its
  * first block, what stands after it with its last; a `place` line overrides, and what has no place of its own then runs
- * where the latest of its data is (parameters are not data). Backward runs with its forward, the update of a parameter
+ * where the latest of its data is (parameters are not data); what it is made of goes down with it. Backward runs with its forward, the update of a parameter
  * where the parameter is first used, and sources where they are first read. Data flows towards higher virtual stages
  * only. Lines name stages; where a stage has several chunks they mean the first one that the data allows. */
 #include "place.h"
@@ -188,6 +188,20 @@ static void against(struct placing *p, struct node *n, const struct reach *r, in
         diag_help(d, "data flows through the stages chunk by chunk: place it on stage %d", stage_of(p->plan, r->high));
 }
 
+/* What a placed call reads, made of parts without a place of their own, goes down with it; false: something has one. */
+static bool pull(struct placing *p, const struct node *n, int stage)
+{
+    for (int k = 0; k < arrlen(n->in); k++) {
+        if (!is_data(n->in[k]) || made_on(p, n->in[k]->def) <= stage)
+            continue;
+        struct node *def = node_at_root(n->in[k]->def);
+        if (p->line[def->id] || def->body || !pull(p, def, stage))
+            return false;
+        def->stage = stage;
+    }
+    return true;
+}
+
 static void place_forward(struct placing *p)
 {
     bool after = false;
@@ -210,6 +224,8 @@ static void place_forward(struct placing *p)
         /* behind a line, what has data but no place of its own follows its data */
         if (said < 0 && r.highest && p->line[node_at_root(r.highest->def)->id] && !after)
             n->stage = r.high;
+        if (said >= 0 && r.high > n->stage && pull(p, n, n->stage))
+            r = reach_of(p, n);
         if (r.high > n->stage)
             against(p, n, &r, n->stage);
     }
