@@ -17,6 +17,7 @@ struct target {
     bool vectors;                /* emitted kernels read and write 16 bytes at a time (flow_dev.h) */
     bool widens;                 /* most kernels work on short types in f32 copies of their own (ops/room.c) */
     int rows;                    /* of a product, below which it is noticeably slower */
+    int row_registers;           /* numbers of rows that a thread of a row kernel may hold before they are spilled; 0: any */
     int chunk;                   /* rows of which row kernels make one sum before the sums are added up */
     bool here;                   /* without a cluster of its own it is predicted for this machine */
 };

@@ -15,4 +15,8 @@
 /* Row kernels (flow_rows.h) sum up chunks of so many rows first. */
 #define FL_CHUNK_ROWS_CPU 64
 #define FL_CHUNK_ROWS_CUDA 16
+/* On cuda a row of at most FL_WARP_ROW elements has FL_ROW_LANES threads, a longer one FL_ROW_THREADS. */
+#define FL_WARP_ROW 768
+#define FL_ROW_LANES 32
+#define FL_ROW_THREADS 256
 #endif

@@ -4,7 +4,9 @@
  * A group starts from each such node and takes in what it reads and what reads it, as long as one place in the region is left at
  * which all it reads is made and nothing it makes has been read; no product, repeat or communication may lie between its nodes,
  * which would keep operands longer. Rows must be whole on every rank: a row that is split has a conversion inside. */
+#include "../../runtime/fl_defaults.h"
 #include "../ops/common.h"
+#include "../target.h"
 #include "fuse.h"
 #include <string.h>
 
@@ -174,12 +176,28 @@ static bool note_read(const struct value ***list, const struct value *v)
     return true;
 }
 
+/* Is v as long as a row: a row for each, or one that all of them read or add up to? */
+static bool row_long(const struct value *v, const struct value *like)
+{
+    return v->ndim && v->dim[v->ndim - 1]->phys == like->dim[like->ndim - 1]->phys;
+}
+
+/* Do so many rows fit the registers of the threads that share one (flow_rows.h)? */
+static bool fits_registers(const struct rows *s, int rows, const struct value *like)
+{
+    int most = target_of(s->w->p->module)->row_registers;
+    int64_t n = like->dim[like->ndim - 1]->phys, threads = n > FL_WARP_ROW ? FL_ROW_THREADS : FL_ROW_LANES;
+    return !most || rows * ((n + threads - 1) / threads) <= most;
+}
+
 /* Why these nodes cannot be one, at position *at; with *at < 0 at any, and *at is where they then can be. */
-static const char *apart(const struct rows *s, struct node *const *nodes, int *at)
+static const char *apart(const struct rows *s, struct node *const *nodes, const struct value *like, int *at)
 {
     int first = s->w->position[nodes[0]->id], last = s->w->position[arrlast(nodes)->id], low = -1, high = (int)arrlen(s->all), made = 0;
+    int rows = 0;                        /* that a kernel holds: operands, results, and one on the way for what adds up along it */
     const struct value **read = NULL;
     for (int i = 0; i < arrlen(nodes); i++) {
+        rows += nodes[i]->op->rows || reduces(nodes[i]);
         for (int k = 0; k < arrlen(nodes[i]->in); k++) {
             const struct value *v = nodes[i]->in[k];
             const struct node *def = v ? v->def : NULL, *here = def ? around(s, def) : NULL;
@@ -195,6 +213,7 @@ static const char *apart(const struct rows *s, struct node *const *nodes, int *a
             if (!read_outside(s, nodes, v))
                 continue;
             made++;
+            rows += row_long(v, like);
             if (nodes[i]->op == &op_expand)
                 return "what it stretches is read elsewhere";
             for (int j = 0; j < arrlen(s->w->readers[v->id]); j++) {
@@ -212,6 +231,10 @@ static const char *apart(const struct rows *s, struct node *const *nodes, int *a
         return "with more it would read too many operands";
     if (made > MOST_MADE)
         return "with more it would write too many results";
+    for (int i = 0; i < arrlen(read); i++)
+        rows += row_long(read[i], like);
+    if (!fits_registers(s, rows, like))
+        return "with more it would need too many registers";
     for (int i = first + 1; i < last; i++) {
         const struct node *n = s->all[i];
         bool heavy = n->body || n->op->flags & OP_CONTRACTION || (n->op->flags & OP_BOXING && node_int(n, "comm", -1) >= 0);
@@ -272,7 +295,7 @@ static bool take(struct rows *s, struct group *g, struct node *n, const struct n
     struct node **more = other ? other->nodes : together(s, g, n, also, &why), **nodes = more ? merged(s, g->nodes, more) : NULL;
     if (!nodes)
         return false;
-    why = why ? why : apart(s, nodes, &at);
+    why = why ? why : apart(s, nodes, g->like, &at);
     if (why) {
         if (element_wise(n) || reduces(n) || n->op->rows)
             n->why = mem_printf("not with the rows of %s: %s", g->nodes[0]->path ? g->nodes[0]->path : g->nodes[0]->op->name, why);
@@ -334,7 +357,7 @@ static void settle(struct rows *s)
         again = false;
         for (int i = 0; i < arrlen(s->groups); i++) {
             struct group *g = s->groups[i];
-            if (g->gone || (worth(s, g) && !apart(s, g->nodes, &(int){g->at})))
+            if (g->gone || (worth(s, g) && !apart(s, g->nodes, g->like, &(int){g->at})))
                 continue;
             for (int k = 0; k < arrlen(g->nodes); k++)
                 s->of[g->nodes[k]->id] = NULL;

@@ -7,7 +7,8 @@
 #include "../fl_defaults.h"
 
 template <int N> struct fl_row {
-    static constexpr int lanes = N > 768 ? FL_BLOCK : FL_WARP;
+    static constexpr int lanes = N > FL_WARP_ROW ? FL_ROW_THREADS : FL_ROW_LANES;
+    static_assert(FL_ROW_THREADS == FL_BLOCK && FL_ROW_LANES == FL_WARP, "a block, a warp");
     static constexpr int wide = N % (8 * lanes) == 0 ? 8 : N % 4 == 0 ? 4 : 1;
     static constexpr int each = (N + lanes * wide - 1) / (lanes * wide) * wide;
     static __device__ __forceinline__ int lane() { return (int)(threadIdx.x % lanes); }
