@@ -46,6 +46,7 @@ extern const char *const type_name[TYPES];          /* as in the language: "f32"
 extern const int type_bytes[TYPES];
 extern const char *const type_c[TYPES];             /* as in emitted C: "float" */
 bool type_is_float(enum type t);
+static inline bool type_is_short(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }   /* a float of 16 bits */
 
 /* A dim is an object: two dims are the same when they are the same object, whatever their sizes. Sizes written as
  * numbers and results of dim expressions without a name give anonymous dims (name NULL), which match by size. A padded

@@ -162,15 +162,13 @@ static const char *settings(const struct call *c)
     return mem_printf("%s%s, %s", s, number_text(p->decay), number_text(p->lr_scale));
 }
 
-static bool is_short(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }
-
 static bool any_short(const struct node *n)
 {
     bool found = false;
     for (int k = 0; k < arrlen(n->in); k++)
-        found |= n->in[k] && is_short(n->in[k]->type);
+        found |= n->in[k] && type_is_short(n->in[k]->type);
     for (int k = 0; k < arrlen(n->out); k++)
-        found |= n->out[k] && is_short(n->out[k]->type);
+        found |= n->out[k] && type_is_short(n->out[k]->type);
     return found;
 }
 

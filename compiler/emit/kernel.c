@@ -82,14 +82,14 @@ static bool *no_constants(const struct emitter *e)
 
 static const char *loaded(enum type t, const char *element)
 {
-    return t == TYPE_BF16 || t == TYPE_F16 ? mem_printf("fl_from%s(%s)", type_suffix(t), element) : element;
+    return type_is_short(t) ? mem_printf("fl_from%s(%s)", type_suffix(t), element) : element;
 }
 
 static const char *stored(enum type t, const char *number)
 {
     if (t == TYPE_BOOL)
         return mem_printf("(%s) != 0", number);
-    return t == TYPE_BF16 || t == TYPE_F16 ? mem_printf("fl_to%s(%s)", type_suffix(t), number) : number;
+    return type_is_short(t) ? mem_printf("fl_to%s(%s)", type_suffix(t), number) : number;
 }
 
 /* The expression with %0, %1 .. replaced by loads or numbers; a constant operand is written out. */

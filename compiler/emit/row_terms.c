@@ -52,13 +52,11 @@ static int term_of(struct making *m, const struct value *v, int skipped)
     return load(m, v, skipped);
 }
 
-static bool short_type(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }
-
 static const char *rounded(enum type t, const char *expr)
 {
     if (t == TYPE_BOOL)
         return mem_printf("(%s) ? 1.0f : 0.0f", expr);
-    return short_type(t) ? mem_printf("fl_round_%s(%s)", type_name[t], expr) : expr;
+    return type_is_short(t) ? mem_printf("fl_round_%s(%s)", type_name[t], expr) : expr;
 }
 
 static void note_in(struct term *t, int k)
@@ -197,23 +195,21 @@ static void note_live(struct term *terms, int i)
         note_live(terms, terms[i].in[k]);
 }
 
-static bool along(enum term_how how) { return how >= HOW_SUM && how <= HOW_MIN; }
-
 /* Levels, and for how long each row is needed. A row that is added up must be f32 in memory, one of a later pass anything. */
 static void note_levels(struct term *terms)
 {
     for (int i = 0; i < arrlen(terms); i++) {
         struct term *t = &terms[i];
         for (int k = 0; k < arrlen(t->in); k++) {
-            int after = terms[t->in[k]].level + along(t->how);
+            int after = terms[t->in[k]].level + term_along(t->how);
             t->level = after > t->level ? after : t->level;
         }
         t->last = t->level;
         for (int k = 0; t->live && k < arrlen(t->in); k++) {
             struct term *u = &terms[t->in[k]];
-            int at = along(t->how) ? t->level - 1 : t->level;
+            int at = term_along(t->how) ? t->level - 1 : t->level;
             u->last = at > u->last ? at : u->last;
-            u->summed |= along(t->how);
+            u->summed |= term_along(t->how);
         }
     }
     for (int i = 0; i < arrlen(terms); i++) {

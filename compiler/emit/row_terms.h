@@ -6,6 +6,8 @@
 
 enum term_kind { TERM_WHOLE, TERM_EACH, TERM_NUMBER };
 enum term_how { HOW_LOAD, HOW_EXPR, HOW_SUM, HOW_MEAN, HOW_MAX, HOW_MIN, HOW_COLUMNS };
+/* Adds a row up, or takes its largest: a pass ends there. */
+static inline bool term_along(enum term_how how) { return how >= HOW_SUM && how <= HOW_MIN; }
 struct term {
     enum term_kind kind;
     enum term_how how;

@@ -22,8 +22,6 @@ struct writing {
     int columns;
 };
 
-static bool short_type(enum type t) { return t == TYPE_BF16 || t == TYPE_F16; }
-
 /* Its strides over the dims of the rows, but the last. */
 static int add_tensor(struct writing *w, const struct value *v, int skipped)
 {
@@ -126,7 +124,7 @@ static bool first_read(const struct writing *w, int load, int level)
     for (int l = 0; l <= level; l++)
         for (int i = 0; i < arrlen(w->terms); i++) {
             const struct term *t = &w->terms[i];
-            bool along = t->how >= HOW_SUM && t->how <= HOW_MIN;
+            bool along = term_along(t->how);
             for (int k = 0; t->live && k < arrlen(t->in); k++)
                 if (t->in[k] == load && (along ? t->level - 1 : t->level) == l)
                     return l == level;
@@ -195,7 +193,7 @@ static const char *stored(enum type t, const char *x)
 {
     if (t == TYPE_BOOL)
         return mem_printf("%s != 0.0f", x);
-    return short_type(t) ? mem_printf("fl_to_%s(%s)", type_name[t], x) : x;
+    return type_is_short(t) ? mem_printf("fl_to_%s(%s)", type_name[t], x) : x;
 }
 
 /* Numbers of the row that this level begins with. */
@@ -209,13 +207,13 @@ static void write_each(const struct writing *w, FILE *to, int level)
         const char *x;
         if (t->how == HOW_LOAD) {
             x = mem_printf("%s[%s]", base_of(w, i), nest_index(w->nest, w->tensor[i], w->var, 0, w->nest->loops));
-            x = short_type(t->type) ? mem_printf("fl_from_%s(%s)", type_name[t->type], x) : x;
+            x = type_is_short(t->type) ? mem_printf("fl_from_%s(%s)", type_name[t->type], x) : x;
         } else if (t->how == HOW_EXPR) {
             x = expand(w, to, t->expr, NULL);
         } else {
             x = mem_printf("%s(%s, %lld)%s", along[t->how], row_of(&w->terms[t->in[0]], t->in[0]), w->width,
                            t->how == HOW_MEAN ? mem_printf(" / %s", number_text((double)w->width)) : "");
-            x = short_type(t->type) ? mem_printf("fl_round_%s(%s)", type_name[t->type], x) : x;
+            x = type_is_short(t->type) ? mem_printf("fl_round_%s(%s)", type_name[t->type], x) : x;
         }
         fprintf(to, "        const float s%d = %s;\n", i, x);
         if (t->result >= 0)

@@ -36,11 +36,6 @@ static bool letters_of(const struct node *n, struct letters *l)
     return true;
 }
 
-static bool is_short(enum type t)
-{
-    return t == TYPE_BF16 || t == TYPE_F16;
-}
-
 /* The only reader of v anywhere, in its own region; NULL otherwise. */
 static struct node *sole_reader(const struct fusing *w, const struct value *v)
 {
@@ -163,7 +158,7 @@ static bool follow(struct fusing *w, struct node *n)
         arrput(m.nodes, next);
     }
     struct node *f = activation_of(w, m.out);
-    if (f && is_short(m.out->type)) {
+    if (f && type_is_short(m.out->type)) {
         bool others = arrlen(w->readers[m.out->id]) > 1 || w->kept[m.out->id];
         if ((others && f->op == &op_relu) || fuse_read_before(w, m.out, f->region, w->position[f->id]))
             f = NULL;
@@ -201,7 +196,7 @@ static bool follow_back(struct fusing *w, struct node *n)
     struct letters l;
     struct node *next = sole_reader(w, m.out);
     if (!letters_of(n, &l) || !next || next->op != &op_gelu_grad || next->in[1] != m.out || next->in[0] == m.out ||
-        !is_short(m.out->type) || n->in[0]->type != m.out->type || next->in[0]->type != m.out->type ||
+        !type_is_short(m.out->type) || n->in[0]->type != m.out->type || next->in[0]->type != m.out->type ||
         next->out[0]->type != m.out->type || !fuse_same_shape(w, m.out, next->out[0]) || !fuse_same_shape(w, next->in[0], m.out))
         return false;
     m.in[AUX] = next->in[0];
@@ -236,7 +231,7 @@ static bool made_before(const struct fusing *w, const struct value *v, const str
 static bool beside(struct fusing *w, struct node *sum)
 {
     struct value *v = sum->in[0];
-    for (int i = 0; is_short(v->type) && i < arrlen(w->readers[v->id]); i++) {
+    for (int i = 0; type_is_short(v->type) && i < arrlen(w->readers[v->id]); i++) {
         struct node *n = w->readers[v->id][i];
         struct letters l;
         if (n->region != sum->region || !letters_of(n, &l) || n->in[0] == n->in[1] || n->out[0]->type != sum->out[0]->type)

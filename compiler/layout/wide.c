@@ -9,7 +9,7 @@ enum { ALIGNED = 16 };                   /* elements: copies start on 64 bytes *
 
 static bool is_short(const struct value *v)
 {
-    return v->type == TYPE_BF16 || v->type == TYPE_F16;
+    return type_is_short(v->type);
 }
 
 /* A product whose operands are f32 is made in f32. */

@@ -20,7 +20,7 @@ int64_t room_count(const struct value *v, int from, int to, const struct mesh *m
 
 static bool is_short(const struct value *v)
 {
-    return v && (v->type == TYPE_BF16 || v->type == TYPE_F16);
+    return v && type_is_short(v->type);
 }
 
 static int64_t float_count(const struct value *v, const struct mesh *m)
