@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 scripts/install.sh test
 build=build options="-DFLOWC_WERROR=ON" select=""
 case "${1:-}" in
-quick) select="-LE slow"; shift ;;
+quick) select="-LE slow|long"; shift ;;
 sanitize) build=build-sanitize options="-DFLOWC_WERROR=ON -DFLOWC_SANITIZE=ON" select="-LE slow|run"; shift ;;
 esac
 cmake -S . -B "$build" $options >/dev/null
