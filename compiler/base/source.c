@@ -92,6 +92,15 @@ const char *span_text(struct span s)
     return intern_n(source_get(s.file)->text + s.begin, (size_t)(s.end - s.begin));
 }
 
+const char *span_quoted(struct span at)
+{
+    enum { QUOTED = 40 };
+    const char *text = span_text(at);
+    size_t n = strcspn(text, "\n");
+    int cut = text[n] || n > QUOTED;
+    return mem_printf("`%.*s%s`", (int)(n > QUOTED ? QUOTED - 2 : n), text, cut ? ".." : "");
+}
+
 const char *span_where(struct span s)
 {
     if (!s.file)

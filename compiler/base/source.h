@@ -22,6 +22,7 @@ const struct source *source_get(int file);
 struct position source_position(int file, int offset);
 const char *source_line_text(int file, int line, int *length);
 const char *span_text(struct span s);                /* the bytes of the span, interned */
+const char *span_quoted(struct span at);             /* "`x + w`": a piece of it on one line, 40 characters at most */
 const char *span_where(struct span s);               /* "gpt.flow:12", for comments in emitted text and dumps */
 struct span span_join(struct span a, struct span b);
 void source_reset(void);

@@ -2,6 +2,13 @@
  * the reference. */
 #include "common.h"
 
+/* The op as it is written: its name, or the expression around an operator. */
+static const char *spoken(const struct node *n)
+{
+    const char *text = span_text(n->span);
+    return !*text || !strncmp(text, n->op->name, strlen(n->op->name)) ? n->op->name : span_quoted(n->span);
+}
+
 static bool stretched(const struct dim *in, const struct dim *out)
 {
     return !in->name && in->size == 1 && (out->name || out->size != 1);
@@ -9,7 +16,7 @@ static bool stretched(const struct dim *in, const struct dim *out)
 
 static bool mismatch(const struct node *n, int a, int b, const struct dim *da, const struct dim *db)
 {
-    struct diag *d = diag_error(E_SHAPE, n->span, "%s: shapes %s and %s do not match", n->op->name,
+    struct diag *d = diag_error(E_SHAPE, n->span, "%s: shapes %s and %s do not match", spoken(n),
                                 value_type_text(n->in[a], NULL), value_type_text(n->in[b], NULL));
     diag_label(d, n->in[a]->span, "%s", value_type_text(n->in[a], NULL));
     diag_label(d, n->in[b]->span, "%s", value_type_text(n->in[b], NULL));
@@ -53,7 +60,7 @@ bool expect_type(const struct node *n, int operand, enum type t)
     const struct value *v = n->in[operand];
     if (v->type == t)
         return true;
-    struct diag *d = diag_error(E_TYPE, n->span, "%s: operand %d is %s, expected %s", n->op->name, operand + 1,
+    struct diag *d = diag_error(E_TYPE, n->span, "%s: operand %d is %s, expected %s", spoken(n), operand + 1,
                                 type_name[v->type], type_name[t]);
     diag_label(d, v->span, "%s", value_type_text(v, NULL));
     if (t != TYPE_BOOL)

@@ -44,16 +44,6 @@ static bool explain_parameter(const struct timing *t, const struct actor *a)
     return true;
 }
 
-/* A piece of the program on one line, at most 40 characters of it. */
-static const char *quoted(struct span at)
-{
-    enum { MOST = 40 };
-    const char *text = span_text(at);
-    size_t n = strcspn(text, "\n");
-    bool cut = text[n] || n > MOST;
-    return mem_printf("`%.*s%s`", (int)(n > MOST ? MOST - 2 : n), text, cut ? ".." : "");
-}
-
 /* In the user's words: its name, or the expression where it has none. */
 static const char *value_words(const struct value *v)
 {
@@ -62,9 +52,9 @@ static const char *value_words(const struct value *v)
     size_t n = strcspn(last, "@#~");
     bool gradient = strstr(last, "#grad"), unnamed = !n || (strlen(op) == n && !strncmp(op, last, n));
     if (gradient && v->span.file)
-        return mem_printf("the gradient of %s", quoted(v->span));
+        return mem_printf("the gradient of %s", span_quoted(v->span));
     if (unnamed && v->span.file)
-        return quoted(v->span);
+        return span_quoted(v->span);
     return mem_printf("'%.*s'", (int)strcspn(path, "#~"), *path ? path : op);
 }
 
@@ -80,8 +70,8 @@ static const char *node_words(const struct node *n)
     if (n->op == &op_to)
         return "this line";
     if (n->phase == PHASE_BACKWARD || n->phase == PHASE_WEIGHT)
-        return mem_printf("the gradient of %s", quoted(n->span));
-    return is_call(n) ? n->op->name : quoted(n->span);
+        return mem_printf("the gradient of %s", span_quoted(n->span));
+    return is_call(n) ? n->op->name : span_quoted(n->span);
 }
 
 static bool within(struct span a, struct span b)
