@@ -6,7 +6,8 @@
  * parse          text                                    AST; syntax errors reported, imports not yet followed
  * elaborate      AST                                     module: dims, params, plan, train; one logical graph per entry, typed
  *                                                        (forward only); imports followed, --set applied
- * differentiate  logical graph of train                  + backward nodes, optimizer update, norm; phases set
+ * differentiate  logical graphs                          + of train: backward nodes, optimizer update, norm; phases set; counts of
+ *                                                        inputs leave the repeats they are written in
  * rewrite        logical graphs                          what nobody needs is gone; types and casts of the precision line; losses
  *                                                        without their logits where these can go; what `recompute` names made again for the backward; backward
  *                                                        split in two where the schedule has a weight phase; padding

@@ -62,8 +62,7 @@ static void most(int64_t *to, int64_t bytes)
     *to = bytes > *to ? bytes : *to;
 }
 
-/* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
- * way together; on cpu they share one, which is as large as the largest of them. Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
+/* Shares lie in rank order; only a piece that ends before the last share does is copied, zeros behind it. */
 static bool ends_early(const struct physical *p, const struct value *in, const struct value *share)
 {
     for (int d = 0; d < in->ndim; d++)
@@ -72,6 +71,8 @@ static bool ends_early(const struct physical *p, const struct value *in, const s
     return value_local_bytes(in, p->mesh) < value_local_bytes(share, p->mesh) * layout_parts(&share->lay, DIM_FLAT, p->mesh);
 }
 
+/* The largest of each: one after the other they use the same. On cuda every communicator has its own, as they may be under
+ * way together; on cpu they share one, which is as large as the largest of them. */
 static void look(const struct physical *p, const struct region *r, struct room *rooms)
 {
     bool pieces = target_of(p->module)->packs;

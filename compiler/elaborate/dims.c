@@ -156,7 +156,9 @@ bool dim_eval(struct frame *f, struct ast *a, int64_t *to)
             v = a->num;
         }
         if (v != floor(v) || fabs(v) > 9e15) {
-            if (a->kind == AST_NUMBER)
+            if (v == floor(v))
+                diag_error(E_DIM_VALUE, a->span, "%s is too large for a dim", span_text(a->span));
+            else if (a->kind == AST_NUMBER)
                 diag_error(E_DIM_VALUE, a->span, "%s is no whole number, as a dim is", span_text(a->span));
             else
                 diag_error(E_DIM_VALUE, a->span, "%s is %s, but a dim is a whole number", span_text(a->span), const_text(v));

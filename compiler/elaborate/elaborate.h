@@ -238,7 +238,6 @@ void precision_collect(struct frame *f, struct plan *p, struct ast *a);
 
 bool line_once(struct ast **slot, struct ast *a, const char *what);  /* into the slot; false after a diagnostic: there was one */
 void settings_once(struct ast *block);               /* its settings and blocks */
-void names_once(struct ast *list, const char *what); /* what: "in this list" */
 void lists_once(struct ast *block, const char *word);/* the patterns after `on`, or of frozen, over its settings of that word */
 void plan_lines_once(struct ast *plan);              /* the patterns of sbp, pin, save, place and recompute */
 

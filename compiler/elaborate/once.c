@@ -8,6 +8,7 @@ bool line_once(struct ast **slot, struct ast *a, const char *what)
     if (*slot) {
         struct diag *d = diag_error(E_DUPLICATE, a->span, "the plan has two %s lines", what);
         diag_label(d, (*slot)->span, "the first one");
+        diag_help(d, "leave one of them out");
         return false;
     }
     *slot = a;
@@ -49,12 +50,6 @@ static bool repeated(struct ast *list, int i, struct ast *before, int until, con
             return true;
         }
     return false;
-}
-
-void names_once(struct ast *list, const char *what)
-{
-    for (int i = 0; i < ast_count(list); i++)
-        repeated(list, i, list, i, what);
 }
 
 /* The patterns of a block's lines of one word: none in two of them, and none twice in one. */

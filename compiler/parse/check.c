@@ -226,26 +226,30 @@ struct ast *times_node(struct scan *s, struct span at, struct ast *value, struct
     return node_make(AST_TIMES, at, NULL, 2, value, count);
 }
 
-/* What shard and offload lines are about. */
-static void advise_kind(struct diag *d, const char *what, const char *otherwise)
+/* What shard and offload lines are about: one of three words. */
+static bool kind_is(struct scan *s, struct span at, const char *what, const char *const kinds[3], const char *otherwise)
 {
-    const char **kinds = NULL;
-    arrput(kinds, "optimizer");
-    arrput(kinds, "gradients");
-    arrput(kinds, "parameters");
-    arrput(kinds, "activations");
-    const char *near = suggest(what, kinds);
+    const char **near_by = NULL;
+    for (int i = 0; i < 3; i++) {
+        if (!strcmp(what, kinds[i]))
+            return true;
+        arrput(near_by, kinds[i]);
+    }
+    if (!fails(s, true))
+        return false;
+    struct diag *d = diag_error(E_SYNTAX, at, "expected '%s', '%s' or '%s', found '%.40s'", kinds[0], kinds[1], kinds[2], what);
+    const char *near = suggest(what, near_by);
     if (near)
         diag_help(d, "did you mean '%s'?", near);
     else
         diag_help(d, "%s", otherwise);
+    return false;
 }
 
 struct ast *shard_node(struct scan *s, struct span at, struct span what_span, const char *what, struct ast *axes)
 {
-    if (fails(s, strcmp(what, "optimizer") != 0 && strcmp(what, "gradients") != 0 && strcmp(what, "parameters") != 0))
-        advise_kind(diag_error(E_SYNTAX, what_span, "expected 'optimizer', 'gradients' or 'parameters', found '%.40s'", what), what,
-                    "'shard optimizer over dp' keeps each rank's share of the optimizer state only");
+    static const char *const kinds[] = {"optimizer", "gradients", "parameters"};
+    kind_is(s, what_span, what, kinds, "'shard optimizer over dp' keeps each rank's share of the optimizer state only");
     return node_named(AST_SHARD, at, what_span, what, 1, axes);
 }
 
@@ -255,14 +259,9 @@ struct ast *offload_node(struct scan *s, struct span at, struct ast *what, struc
     if (fails(s, strcmp(to, "to") != 0 || strcmp(host, "host") != 0))
         diag_help(diag_error(E_SYNTAX, span_join(to_span, host_span), "expected 'to host', found '%.40s %.40s'", to, host),
                   "host memory is where it can go: 'offload optimizer to host'");
-    for (int i = 0; i < ast_count(what); i++) {
-        const struct ast *name = what->kids[i];
-        if (fails(s, strcmp(name->name, "optimizer") != 0 && strcmp(name->name, "activations") != 0 &&
-                     strcmp(name->name, "parameters") != 0))
-            advise_kind(diag_error(E_SYNTAX, name->span, "expected 'optimizer', 'activations' or 'parameters', found '%.40s'",
-                                   name->name), name->name,
-                        "'offload optimizer to host' keeps the optimizer state in host memory");
-    }
+    static const char *const kinds[] = {"optimizer", "activations", "parameters"};
+    for (int i = 0; i < ast_count(what); i++)
+        kind_is(s, what->kids[i]->span, what->kids[i]->name, kinds, "'offload optimizer to host' keeps the optimizer state in host memory");
     return node_make(AST_OFFLOAD, at, NULL, 1, what);
 }
 

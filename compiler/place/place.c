@@ -1,8 +1,9 @@
 /* A virtual stage for every node. The repeat that the plan splits is cut over them; what stands before it goes with its
  * first block, what stands after it with its last; a `place` line overrides, and what has no place of its own then runs
- * where the latest of its data is (parameters are not data); what it is made of goes down with it. Backward runs with its forward, the update of a parameter
- * where the parameter is first used, and sources where they are first read. Data flows towards higher virtual stages
- * only. Lines name stages; where a stage has several chunks they mean the first one that the data allows. */
+ * where the latest of its data is (parameters are not data); what it is made of goes down with it. Backward runs with its
+ * forward, the update of a parameter where the parameter is first used, and sources where they are first read. Data flows
+ * towards higher virtual stages only. Lines name stages; where a stage has several chunks they mean the first one that the
+ * data allows. */
 #include "place.h"
 
 static bool is_data(const struct value *v)
@@ -116,8 +117,11 @@ static void refuse_inside(struct placing *p, const struct node *repeat, struct p
     }
 }
 
-static void two_stages(const struct node *n, const struct plan_line *old, const struct plan_line *line)
+static void two_stages(struct placing *p, const struct node *n, const struct plan_line *old, const struct plan_line *line)
 {
+    if (line == p->told)                             /* one line, one message */
+        return;
+    p->told = line;
     struct diag *d = diag_error(E_CONFLICT, line->pattern_span, "'%s' is placed on stage %lld and on stage %lld",
                                 arrlen(n->out) && n->out[0]->path ? n->out[0]->path : n->op->name, (long long)old->stage_low,
                                 (long long)line->stage_low);
@@ -137,7 +141,7 @@ static int place_line(struct placing *p, struct node *n, const struct reach *r)
         line->matches++;
         int s = line_stage(p, line, r);
         if (s >= 0 && stage >= 0 && line->stage_low != p->line[n->id]->stage_low)
-            two_stages(n, p->line[n->id], line);
+            two_stages(p, n, p->line[n->id], line);
         if (s >= 0) {
             stage = s;
             p->line[n->id] = line;

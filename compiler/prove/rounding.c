@@ -4,10 +4,15 @@
 #include "verify.h"
 #include <math.h>
 
+static double largest(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 static double apart(const struct run *a, const struct run *b, const char *output)
 {
     double x = run_output(a, output), y = run_output(b, output);
-    return isfinite(x) && isfinite(y) ? fabs(x - y) / fmax(fabs(y), 1e-30) : 0;
+    return x == y ? 0 : isfinite(x) && isfinite(y) ? fabs(x - y) / fmax(fabs(y), 1e-30) : INFINITY;
 }
 
 struct parted training_rounded(struct module *m, uint64_t seed)
@@ -22,9 +27,9 @@ struct parted training_rounded(struct module *m, uint64_t seed)
         run_step(rounded.one, step);
         run_step(rounded.all, step);
         run_step(real.one, step);
-        most.loss = fmax(most.loss, apart(rounded.all, rounded.one, "loss"));
-        most.grad_norm = fmax(most.grad_norm, apart(rounded.all, rounded.one, "grad_norm"));
-        most.by_rounding = fmax(most.by_rounding, apart(rounded.one, real.one, "loss"));
+        most.loss = largest(most.loss, apart(rounded.all, rounded.one, "loss"));
+        most.grad_norm = largest(most.grad_norm, apart(rounded.all, rounded.one, "grad_norm"));
+        most.by_rounding = largest(most.by_rounding, apart(rounded.one, real.one, "loss"));
     }
     data_release(&rounded);
     data_release(&real);

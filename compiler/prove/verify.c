@@ -3,6 +3,7 @@
 #include "../base/diag.h"
 #include "../passes.h"
 #include "verify.h"
+#include <math.h>
 #include <string.h>
 
 enum { MOST_EVENNESS = 4 };
@@ -210,10 +211,13 @@ static void say_equal(const struct module *m, const struct verdict *v)
     fprintf(stderr, "verified: all ranks compute what one does (%s; %s)\n", v->sizes, v->mesh);
     if (!m->graph[ENTRY_TRAIN])
         return;
-    const struct precision *p = &m->plan->precision;
-    fprintf(stderr, "measured: with results rounded to %s, the loss parts from one rank's by %.1e of its size, the norm of the "
-            "gradients by %.1e; rounding alone moves the loss by %.1e\n", type_name[p->type], v->parted.loss,
-            v->parted.grad_norm, v->parted.by_rounding);
+    const char *type = type_name[m->plan->precision.type];
+    const struct parted *p = &v->parted;
+    if (isfinite(p->loss) && isfinite(p->grad_norm) && isfinite(p->by_rounding))
+        fprintf(stderr, "measured: with results rounded to %s, the loss parts from one rank's by %.1e of its size, the norm of the "
+                "gradients by %.1e; rounding alone moves the loss by %.1e\n", type, p->loss, p->grad_norm, p->by_rounding);
+    else
+        fprintf(stderr, "not measured: at these sizes and weights a loss or norm is not finite in %s\n", type);
 }
 
 void verify(struct module *m)
