@@ -2,8 +2,8 @@
  *
  * A parameter that a repeat gathers block by block is gathered a block ahead: attribute "ahead" of the gather. A reduction of
  * gradients to shares that a block's end would wait for is waited for in the next block, before the reduction there starts,
- * and of the last block behind the repeat: attribute "late" of the collective and of the accumulations of its results. What
- * is under way meanwhile has a second copy, in which blocks take turns. */
+ * and of the last block behind the repeat: attribute "late" of the collective and of the accumulations of its results, which
+ * nobody in the repeat may read. What is under way meanwhile has a second copy, in which blocks take turns. */
 #include "../op.h"
 #include "place.h"
 
@@ -48,6 +48,14 @@ static bool reads_one_of(const struct node *n, const struct node *of)
     return false;
 }
 
+static bool read_within(const struct region *r, const struct node *of)
+{
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        if (reads_one_of(r->nodes[i], of) || (r->nodes[i]->body && read_within(r->nodes[i]->body, of)))
+            return true;
+    return false;
+}
+
 static void reduce_late(struct region *r, struct node *n)
 {
     if (n->op != &op_box_reduce_scatter || !node_attr(n, "posted") || node_int(n, "rest", -1) >= 0 || n->wide)
@@ -55,9 +63,16 @@ static void reduce_late(struct region *r, struct node *n)
     for (int k = 0; k < arrlen(n->in); k++)
         if (!takes_turns(n->in[k], r) || !takes_turns(n->out[k], r))
             return;
-    for (int i = 0; i < arrlen(r->nodes); i++)
-        if (reads_one_of(r->nodes[i], n) && (r->nodes[i]->op != &op_box_accumulate || r->nodes[i]->wide))
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *reader = r->nodes[i];
+        if (reader->body && read_within(reader->body, n))
             return;
+        if (!reads_one_of(reader, n))
+            continue;
+        /* who reads the sum of micro-batches in this block, to reduce it over another axis, would read it too early */
+        if (reader->op != &op_box_accumulate || reader->wide || read_within(r, reader))
+            return;
+    }
     node_set_int(n, "late", 1);
     for (int k = 0; k < arrlen(n->in); k++) {
         two_copies(n->in[k]->buffer);
