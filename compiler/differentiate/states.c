@@ -3,7 +3,9 @@
  *
  * What leads to x alone and has lost the dim that micro-batches cut moves there too: statistics are then complete, so that
  * x may be any function of them, a square or the mean with the old value. What still has the dim stays in the forward and is
- * accumulated; so does what has it under another name, behind a reshape of [N, T] to [N*T]. */
+ * accumulated; so does what has it under another name, behind a reshape of [N, T] to [N*T]. All of it stands before the
+ * optimizer's stores, as x is a function of the weights that the step began with; with a deferred clip, whose first stores
+ * wait for nothing, what reads a weight that is trained stays in the forward. */
 #include "../batch.h"
 #include "../module.h"
 #include "tape.h"
@@ -33,12 +35,20 @@ static bool has_next(const struct region *r)
     return false;
 }
 
+/* Is v a weight that was stored anew before the norm was known? */
+static bool stored_early(const struct stating *s, const struct value *v)
+{
+    const struct module *m = s->g->module;
+    return m->train.deferred && m->train.clip > 0 && v->def->op == &op_param &&
+           !((const struct param *)node_ptr(v->def, "param"))->is_state;
+}
+
 static bool moves(const struct stating *s, const struct node *n)
 {
     const struct dim *mb = s->g->module->plan ? s->g->module->plan->mb_dim : NULL;
     bool fine = mb && !n->body && !(n->op->flags & (OP_SOURCE | OP_EFFECT | OP_RANDOM)) && n->phase == PHASE_FORWARD;
     for (int k = 0; k < arrlen(n->in) && fine; k++)
-        fine = !n->in[k] || !s->cut[n->in[k]->id];
+        fine = !n->in[k] || (!s->cut[n->in[k]->id] && !stored_early(s, n->in[k]));
     for (int k = 0; k < arrlen(n->out) && fine; k++)
         fine = !s->readers[n->out[k]->id] && !s->cut[n->out[k]->id];
     return fine;
@@ -143,6 +153,7 @@ void update_states(struct graph *g, struct value *scale)
     }
     s.readers = NEW_ARRAY(int, arrlen(g->values) + 1);
     s.cut = cut_values(g);
+    s.readers[g->loss->id]++;            /* its output is made last */
     region_walk(g->root, count, &s);
     visit(&s, g->root, g->root);
 }

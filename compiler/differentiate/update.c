@@ -351,8 +351,10 @@ void update(struct differentiation *d)
     if (deferred)
         visit_each(&b, apply_ahead);
     visit_each(&b, m->train.largest ? largest : square);
-    if (!waits)
+    if (!waits) {
+        update_states(d->g, NULL);
         visit_each(&b, apply);
+    }
     struct node *partials = node_new(d->g, d->g->root, &op_norm_partials, m->train.span);
     partials->phase = PHASE_UPDATE;
     for (int i = 0; i < arrlen(d->trained); i++)
@@ -364,13 +366,14 @@ void update(struct differentiation *d)
     norm = unscaled(d, norm, "grad_norm");
     if (waits)
         b.scale = unscaled(d, scalar(d, &op_clip_scale, norm, "grad_norm#scale"), "grad_norm#scale");
-    if (waits)
+    if (waits) {
+        update_states(d->g, b.scale);
         visit_each(&b, deferred ? apply_again : apply);
+    }
     if (m->train.ema > 0)
         visit_each(&b, average);
     read_averages(m->graph[ENTRY_EVALUATE], m->evaluate.ema);
     read_averages(m->graph[ENTRY_SAMPLE], m->sample.ema);
-    update_states(d->g, b.scale);
     join_pieces(m);
     output(d, "loss", d->g->loss);
     output(d, "grad_norm", norm);

@@ -15,6 +15,8 @@ layer Block(x: f32[N, D]) {
     state mean: f32[D] = zeros
     state var: f32[D] = ones
     state seen: f32 = zeros
+    state teacher: f32[D, D] = zeros                       # of the weights that a step begins with
+    update teacher = 0.9 * teacher + 0.1 * w
     m = mean(x, axis = N)
     update mean = 0.75 * mean + 0.25 * m
     update var = 0.75 * var + 0.25 * (mean(square(x), axis = N) - square(m))
@@ -24,11 +26,14 @@ layer Block(x: f32[N, D]) {
 model M(x: f32[N, D]) {
     state centre: f32[D] = zeros
     state far: f32[D] = zeros                              # read on the first stage, made on the last
+    state mixed: f32[D] = zeros
+    param c: f32[D] = normal(std = 0.3)
     update centre = 0.5 * centre + 0.5 * mean(x, axis = N)
+    update mixed = 0.5 * mixed + c * mean(x, axis = N)
     y = x - centre - far
     repeat L as i { y = h[i]: Block(y) }
     update far = 0.75 * far + 0.1 * mean(y, axis = N)
-    return sum(square(y)) / (N*D)
+    return sum(square(y)) / (N*D) + 0.1 * sum(square(c))
 }
 plan one { mesh m = [dp: 1] }
 plan dp2 { mesh m = [dp: 2]; sbp x = {dp: S(N)} }
