@@ -118,6 +118,11 @@ struct span span_join(struct span a, struct span b)
     return (struct span){a.file, a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end};
 }
 
+bool span_within(struct span a, struct span b)
+{
+    return a.file && a.file == b.file && a.begin >= b.begin && a.end <= b.end;
+}
+
 void source_reset(void)
 {
     sources = NULL;

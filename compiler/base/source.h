@@ -1,6 +1,7 @@
 /* Source files and places in them. A place is two byte offsets into one file; line and column exist only when printing. */
 #ifndef FLOWC_SOURCE_H
 #define FLOWC_SOURCE_H
+#include <stdbool.h>
 #include <stddef.h>
 
 struct span {
@@ -25,5 +26,6 @@ const char *span_text(struct span s);                /* the bytes of the span, i
 const char *span_quoted(struct span at);             /* "`x + w`": a piece of it on one line, 40 characters at most */
 const char *span_where(struct span s);               /* "gpt.flow:12", for comments in emitted text and dumps */
 struct span span_join(struct span a, struct span b);
+bool span_within(struct span a, struct span b);      /* is there a, and all of it in b? */
 void source_reset(void);
 #endif

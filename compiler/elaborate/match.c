@@ -135,11 +135,6 @@ static void check_computed(struct elab *e, const struct plan_line *l)
     }
 }
 
-static bool stands_in(struct span a, struct span b)
-{
-    return a.file == b.file && a.begin >= b.begin && a.end <= b.end;
-}
-
 static void check_split(struct elab *e, struct plan *p)
 {
     struct graph *g = any_graph(e);
@@ -168,7 +163,7 @@ static void check_split(struct elab *e, struct plan *p)
                 split = p->ast->kids[i]->kids[k];
     struct diag *d = diag_error(E_PATTERN, ast_kid(split, 0)->span, "'%s' is no repeat of the model", p->split);
     for (int i = 0; i < arrlen(e->labels); i++)
-        if (!strcmp(e->labels[i], p->split) && unnamed && stands_in(e->label_spans[i], unnamed->owner->span) &&
+        if (!strcmp(e->labels[i], p->split) && unnamed && span_within(e->label_spans[i], unnamed->owner->span) &&
             !pattern_told(e, mem_printf("%s[*]", p->split))) {
             diag_label(d, e->label_spans[i], "this label has no index");
             diag_help(d, "write `%s[i]: ..` there, in a `repeat .. as i`: then each block has its own parameters", p->split);

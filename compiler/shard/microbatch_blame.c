@@ -4,10 +4,13 @@
 #include "microbatch.h"
 #include <string.h>
 
-static bool has_batch(const struct module *m, const struct param *p)
+/* Does a micro-batch hold a part of the parameter? A dim without a name may be the batch, or be as large by chance: it
+ * counts where `sized`. */
+static bool has_batch(const struct module *m, const struct param *p, bool sized)
 {
-    for (int d = 0; d < p->ndim && m->plan->mb_dim; d++)
-        if (dim_same(p->dim[d], m->plan->mb_dim) && !p->is_state && !p->frozen)
+    const struct dim *over = m->plan->mb_dim;
+    for (int d = 0; d < p->ndim && over; d++)
+        if ((p->dim[d] == over || (sized && dim_same(p->dim[d], over))) && !p->is_state && !p->frozen)
             return true;
     return false;
 }
@@ -27,13 +30,15 @@ static const char *single_text(const struct timing *t)
 }
 
 /* A parameter with the dim that micro-batches cut: its gradient comes a piece at a time, but is updated as one. */
-static bool explain_parameter(const struct timing *t, const struct actor *a)
+static bool explain_parameter(const struct timing *t, const struct actor *a, const struct value *v)
 {
     const struct module *m = t->s->m;
     const struct param *p = NULL;
-    for (int i = 0; i < arrlen(m->params); i++)
-        if (has_batch(m, m->params[i]) && (a->phase != PHASE_FORWARD || reads(a->node, m->params[i])))
+    for (int i = 0; i < arrlen(m->params); i++) {
+        bool read = reads(a->node, m->params[i]), near = read || (v->def && reads(v->def, m->params[i]));
+        if (has_batch(m, m->params[i], near) && (a->phase != PHASE_FORWARD || read))
             p = m->params[i];
+    }
     if (!p)
         return false;
     struct diag *d = diag_error(E_OPEN_MICROBATCH, p->span, "parameter '%s' has the dim '%s', which micro-batches cut",
@@ -48,14 +53,14 @@ static bool explain_parameter(const struct timing *t, const struct actor *a)
 static const char *value_words(const struct value *v)
 {
     const char *path = v->path ? v->path : "", *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
-    const char *op = v->def ? v->def->op->name : "value";
+    const char *op = v->def ? v->def->op->name : "value", *shown = *path ? path : op;
     size_t n = strcspn(last, "@#~");
     bool gradient = strstr(last, "#grad"), unnamed = !n || (strlen(op) == n && !strncmp(op, last, n));
     if (gradient && v->span.file)
         return mem_printf("the gradient of %s", span_quoted(v->span));
     if (unnamed && v->span.file)
         return span_quoted(v->span);
-    return mem_printf("'%.*s'", (int)strcspn(path, "#~"), *path ? path : op);
+    return mem_printf("'%.*s'", (int)strcspn(shown, "#~"), shown);
 }
 
 /* Is it written as a call of its name, and not with an operator? */
@@ -74,11 +79,6 @@ static const char *node_words(const struct node *n)
     return is_call(n) ? n->op->name : span_quoted(n->span);
 }
 
-static bool within(struct span a, struct span b)
-{
-    return a.file && a.file == b.file && a.begin >= b.begin && a.end <= b.end;
-}
-
 static void explain_open(struct timing *t, const struct actor *a, int operand, int at)
 {
     const struct value *v = a->in[operand];
@@ -94,7 +94,7 @@ static void explain_open(struct timing *t, const struct actor *a, int operand, i
     } else {
         static const char *const sums[] = {"sum", "maximum", "minimum"};
         const char *sum = code_is_partial(at) ? sums[code_sbp(at).dim] : "result";
-        if (within(v->span, place) && !is_call(a->node))            /* h - max(h): not the difference is at fault */
+        if (span_within(v->span, place) && !is_call(a->node))       /* h - max(h): not the difference is at fault */
             place = v->span;
         d = diag_error(E_OPEN_MICROBATCH, place, "%s reads %s while it is still a %s over micro-batches", reader, tensor, sum);
     }
@@ -121,7 +121,7 @@ static bool explain_first(struct timing *t, const struct solution *answer)
             int at = x->codes[answer->choice[x->var]], need = a->choices[answer->choice[a->var]].in[k];
             if (timing_price(t, a->in[k], at, need) < TIMING_BROKEN)
                 continue;
-            if (!explain_parameter(t, a))
+            if (!explain_parameter(t, a, a->in[k]))
                 explain_open(t, a, k, at);
             return true;
         }
