@@ -212,12 +212,14 @@ static struct scale follow_mul(struct scale a, struct scale b)
     return s;
 }
 
-/* Operand k as the node's result has it. */
+/* Operand k as the node's result has it. A cast to another float is no linear op for layouts, as sums round, but the
+ * quotients stay what they were. */
 static struct scale passed_on(struct elab *e, const struct node *n, int k)
 {
     struct scale s = scale_of(e, n->in[k]);
     bool rows = n->in[k] && n->in[k]->ndim && arrlen(n->out) && n->out[0]->ndim;
-    if (rows && !s.counted && !node_linear_in(n, k)) {
+    bool same = node_linear_in(n, k) || (n->op == &op_cast && type_is_float(n->out[0]->type));
+    if (rows && !s.counted && !same) {
         s.closed &= !s.rows;
         s.summed = s.rows = 0;
     }
