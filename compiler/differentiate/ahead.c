@@ -7,32 +7,10 @@
 
 struct counting {
     struct graph *g;
-    bool *cut;                   /* by value id: batch.h */
-    int8_t *of_inputs;           /* by value id: 0 not known, 1 depends on inputs only, the same for all blocks, -1 not */
+    bool *count;                 /* by value id: batch.h */
     struct { const struct value *key; struct value *value; } *copies;      /* stb_ds map */
     int nvalues;                 /* values from here on are copies */
 };
-
-static bool of_inputs(struct counting *c, const struct value *v)
-{
-    int8_t *known = &c->of_inputs[v->id];
-    const struct node *n = v->def;
-    if (*known)
-        return *known > 0;
-    bool fine = n && !n->body && n->op != &op_param && !(n->op->flags & (OP_RANDOM | OP_EFFECT));
-    for (int k = 0; fine && k < arrlen(n->in); k++)
-        fine = !n->in[k] || of_inputs(c, n->in[k]);
-    *known = fine ? 1 : -1;
-    return fine;
-}
-
-static bool is_count(struct counting *c, const struct node *n)
-{
-    bool cut = false;
-    for (int k = 0; k < arrlen(n->in); k++)
-        cut |= n->in[k] && c->cut[n->in[k]->id];
-    return cut && !n->body && arrlen(n->out) == 1 && !c->cut[n->out[0]->id] && of_inputs(c, n->out[0]);
-}
 
 static struct value *copy_before(struct counting *c, struct value *v, const struct node *repeat)
 {
@@ -73,8 +51,7 @@ static void visit(struct counting *c, struct region *at, const struct node *repe
         if (n->body)
             visit(c, n->body, repeat ? repeat : n);
         for (int k = 0; repeat && k < arrlen(n->in); k++)
-            if (n->in[k] && n->in[k]->id < c->nvalues && n->in[k]->def && n->in[k]->def->region != c->g->root &&
-                is_count(c, n->in[k]->def))
+            if (n->in[k] && n->in[k]->id < c->nvalues && c->count[n->in[k]->id] && n->in[k]->region != c->g->root)
                 n->in[k] = copy_before(c, n->in[k], repeat);
         while (!repeat && at->nodes[i] != n)
             i++;                         /* copies came in before it */
@@ -86,7 +63,6 @@ void count_ahead(struct graph *g)
     struct counting c = {.g = g, .nvalues = (int)arrlen(g->values)};
     if (!g->module->plan || !g->module->plan->mb_dim)
         return;
-    c.cut = cut_values(g);
-    c.of_inputs = NEW_ARRAY(int8_t, c.nvalues + 1);
+    c.count = count_values(g);
     visit(&c, g->root, NULL);
 }

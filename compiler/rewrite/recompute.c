@@ -17,8 +17,7 @@ struct recomputing {
     const struct plan *plan;
     bool *covered;               /* by id of the nodes that were there before */
     int count;
-    bool *cut;                   /* by value id: batch.h */
-    int8_t *of_inputs;           /* by value id: 0 not known, 1 depends on inputs only, -1 not */
+    bool *counts;                /* by value id: batch.h */
     struct { struct twin_key key; struct value *value; } *twins;   /* stb_ds map */
 };
 /* Where the walk stands: a backward region and the place of the reader in it, and the same of the regions around. */
@@ -56,26 +55,9 @@ static bool saved(const struct recomputing *r, const struct node *n)
     return false;
 }
 
-static bool from_inputs(struct recomputing *r, const struct value *v)
+static bool counted_ahead(const struct recomputing *r, const struct node *n)
 {
-    int8_t *known = &r->of_inputs[v->id];
-    const struct node *n = v->def;
-    if (*known)
-        return *known > 0;
-    bool fine = n && !n->body && n->op != &op_param && !(n->op->flags & OP_RANDOM);
-    for (int k = 0; fine && k < arrlen(n->in); k++)
-        fine = !n->in[k] || from_inputs(r, n->in[k]);
-    *known = fine ? 1 : -1;
-    return fine;
-}
-
-/* Summed over the dim that micro-batches cut, of inputs alone. */
-static bool counted_ahead(struct recomputing *r, const struct node *n)
-{
-    bool cut = false;
-    for (int k = 0; k < arrlen(n->in); k++)
-        cut |= n->in[k] && r->cut[n->in[k]->id];
-    return cut && n->region == r->g->root && arrlen(n->out) == 1 && !r->cut[n->out[0]->id] && from_inputs(r, n->out[0]);
+    return n->region == r->g->root && arrlen(n->out) == 1 && r->counts[n->out[0]->id];
 }
 
 static void cover(struct recomputing *r, struct region *at)
@@ -236,8 +218,7 @@ void recompute(struct graph *g)
     if (!any || g->entry != ENTRY_TRAIN)
         return;
     r.covered = NEW_ARRAY(bool, g->nnode + 1);
-    r.cut = cut_values(g);
-    r.of_inputs = NEW_ARRAY(int8_t, arrlen(g->values) + 1);
+    r.counts = count_values(g);
     cover(&r, g->root);
     walk(&r, g->root, NULL);
 }

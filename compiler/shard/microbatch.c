@@ -5,24 +5,13 @@
  *
  * So phases become final here: LATE nodes run in UPDATE, what follows from counts alone in SETUP. */
 #include "microbatch.h"
+#include "batch.h"
 
 static const double slice_price = 1e-3, accumulate_price = 1, count_price = 1e3, whole_price = 1e2;
 
-static bool countable(struct timing *t, const struct value *v)
+static bool countable(const struct timing *t, const struct value *v)
 {
-    int8_t *known = &t->countable[v->id];
-    if (*known)
-        return *known > 0;
-    *known = -1;
-    const struct node *n = v->def;
-    if (!n || n->region != t->s->g->root || n->body || n->op == &op_param || n->op->flags & OP_RANDOM ||
-        node_phase(n) > PHASE_FORWARD)
-        return false;
-    for (int k = 0; k < arrlen(n->in); k++)
-        if (n->in[k] && !countable(t, n->in[k]))
-            return false;
-    *known = 1;
-    return true;
+    return t->of_inputs[v->id] && v->region == t->s->g->root && node_phase(v->def) <= PHASE_FORWARD;
 }
 
 /* Sums of a parameter's gradients over its uses: each use accumulates on its own, the sum is taken once. */
@@ -405,7 +394,7 @@ void microbatch_solve(struct sharding *s)
         return;
     }
     struct timing t = { .s = s, .axis = mb, .actors = actors_of(s, mb) };
-    t.countable = NEW_ARRAY(int8_t, arrlen(s->g->values) + 1);
+    t.of_inputs = input_values(s->g);
     for (int i = 0; i < arrlen(t.actors); i++)
         add_late(&t, &t.actors[i], once);
     struct solution answer = timing_attempt(&t);

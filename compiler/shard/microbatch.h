@@ -15,7 +15,7 @@ struct timing {
     struct solver *solver;
     struct actor *actors;
     struct time_value *values;   /* by value id */
-    int8_t *countable;           /* by value id: 0 not known, 1 depends on inputs only, -1 not */
+    bool *of_inputs;             /* by value id: batch.h */
 };
 
 static inline bool timing_skips(const struct timing *t, const struct actor *a)
