@@ -40,7 +40,7 @@
  *   need[k] == body->args[k]->lay == body->results[k]->lay == out[k]->lay: body ends with any conversion needed.
  * - In the regions of a micro-batch box_recv nodes come first, box_send nodes last; both in order of links. In SETUP and
  *   UPDATE they stand where they are needed, among the stage reduces, in one order over all stages. The two ends of a link
- *   are in the same phase; the value received may be read by later phases (it is then saved like any other).
+ *   are in the same phase; later phases may read it too (it is saved like any other), but no count before its end.
  * - box_accumulate stands in the body of its producer (its output is one per block): right after it, or at the end, behind
  *   what the other stages wait for.
  *   With one micro-batch there is none: the per-micro-batch value itself is read in the once-phase.

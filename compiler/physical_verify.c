@@ -16,6 +16,18 @@ static void define(bool *defined, struct value **values)
         defined[values[k]->id] = true;
 }
 
+/* A count that came with each micro-batch is a sum so far: each would read what those up to it have counted. Whole over
+ * micro-batches, it crosses in SETUP. (In float64 the last one that comes is what is read, so a comparison of
+ * results does not show it.) */
+static bool counted_so_far(const struct physical *p, const struct value *v, const struct node *reader)
+{
+    int mb = p->mesh->mb;
+    enum phase read = node_at_root(reader)->phase;
+    bool counting = v->def && v->def->op == &op_box_recv && v->def->phase == PHASE_COUNT;
+    return counting && mb >= 0 && p->mesh->axis[mb].size > 1 && v->lay.ax[mb].kind == SBP_B &&
+           phase_per_microbatch(read) && read != PHASE_COUNT;
+}
+
 static void verify_region(const struct physical *p, const struct stage *s, struct region *r, bool *defined,
                           const char *after)
 {
@@ -36,6 +48,10 @@ static void verify_region(const struct physical *p, const struct stage *s, struc
             if (v && n->need && !layout_agrees(p->mesh, &v->lay, &n->need[k]))
                 BUG("after %s, stage %d: node %d (%s) reads %s in another layout", after, s->index, n->id, n->op->name, v->path);
         }
+        for (int k = 0; k < arrlen(n->in); k++)
+            if (n->in[k] && counted_so_far(p, n->in[k], n))
+                BUG("after %s, stage %d: node %d (%s) reads %s, which came before it was complete", after, s->index,
+                    n->id, n->op->name, n->in[k]->path);
         const struct node *of = node_ptr(n, "of");
         for (int k = 0; n->op == &op_box_post && k < arrlen(n->in); k++)
             if (of->in[node_ints(n, "operands")[k]] != n->in[k])

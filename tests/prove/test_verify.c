@@ -14,19 +14,22 @@
 static struct options options;
 static struct physical *p;
 
-static int compile(void **state)
+static int compile_plan(const char *file, const char *plan)
 {
     mem_release();
     diag_reset();
     source_reset();
-    options = (struct options){.file = EXAMPLE, .plan = "tp2_pp2", .target = "cpu"};
+    options = (struct options){.file = file, .plan = plan, .target = "cpu"};
     struct module *m = NEW(struct module);
     m->options = &options;
-    arrput(m->programs, parse(source_open(EXAMPLE)));
+    arrput(m->programs, parse(source_open(file)));
     passes_run(m, elaborate, allocate);
     p = m->physical;
     return diag_errors();
 }
+
+static int compile(void **state) { return compile_plan(EXAMPLE, "tp2_pp2"); }
+static int compile_count(void **state) { return compile_plan(COUNT_CROSSES, NULL); }
 
 /* What a process ends with that verifies: 0, or 70 for a defect. */
 static int verdict(void)
@@ -87,12 +90,28 @@ static void other_layout_is_found(void **state)
     assert_int_equal(verdict(), 70);
 }
 
+/* As it was once: the sum so far of a count goes to the other stage with each micro-batch. */
+static void count_so_far_is_found(void **state)
+{
+    assert_int_equal(verdict(), 0);
+    int moved = 0;
+    struct region *r = p->stages[1].phase[ENTRY_TRAIN][PHASE_SETUP][0];
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        if (r->nodes[i]->op == &op_box_recv) {
+            r->nodes[i]->phase = PHASE_COUNT;
+            moved++;
+        }
+    assert_int_equal(moved, 1);
+    assert_int_equal(verdict(), 70);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(example_is_fine, compile), cmocka_unit_test_setup(overlap_is_found, compile),
         cmocka_unit_test_setup(end_of_arena_is_found, compile), cmocka_unit_test_setup(wrong_order_is_found, compile),
         cmocka_unit_test_setup(other_layout_is_found, compile),
+        cmocka_unit_test_setup(count_so_far_is_found, compile_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
