@@ -100,6 +100,20 @@ static void compare_weights(const struct weights *all, const struct weights *one
     }
 }
 
+bool compare_numbers(const char *what, double x, double y, double scale)
+{
+    if (near(x, y, scale) || (huge(x) && huge(y)))
+        return false;
+    differ(what, x, y);
+    return true;
+}
+
+void compare_give(struct graph *g, struct run *a, struct run *b)
+{
+    struct data d = {b, a, 77};
+    region_walk(g->root, give_input, &d);
+}
+
 /* Runs an entry both ways. */
 static void compare(struct module *m, enum entry e)
 {
@@ -137,6 +151,8 @@ int compare_program(struct module *m, bool *huge_numbers)
     degenerate = false;
     compare(m, ENTRY_TRAIN);
     compare(m, ENTRY_EVALUATE);
+    if (!differences)
+        compare_undivided(m);
     *huge_numbers = degenerate;
     return differences;
 }
