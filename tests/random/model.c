@@ -157,6 +157,38 @@ static void write_statements(struct writer *w, int count)
     }
 }
 
+static void product_text(char *to, const struct item *v)
+{
+    to += sprintf(to, "(1");
+    for (int i = 0; i < v->nd; i++)
+        to += v->d[i].name ? sprintf(to, " * %c", v->d[i].name) : sprintf(to, " * %d", v->d[i].n);
+    sprintf(to, ")");
+}
+
+/* States in some programs: averages of weights and other values without the batch, statistics of those with it. A value that
+ * reads the state as the step found it joins the others in scope. */
+static void write_states(struct writer *w)
+{
+    for (int n = chance(w, 25) ? 1 + (int)pick(w, 2) : 0; n > 0 && w->items + 1 < MAX_VALUES; n--) {
+        const struct item v = *any(w, KIND_FLOAT);
+        char shape[LABEL], product[100], text[200];
+        bool batch = find_dim(&v, 'N') >= 0 || !v.nd || !distinct(&v);
+        shape_text(shape, &v);
+        product_text(product, &v);
+        int number = w->names;
+        write_line(w, batch ? "state s%d: f32 = ones" : "state s%d: f32[%s] = zeros", number, shape);
+        if (batch)
+            write_line(w, "update s%d = 0.5 * s%d + sum(%s(%s)) / %s", number, number, chance(w, 50) ? "square" : "tanh", v.name,
+                       product);
+        else if (chance(w, 30) && w->item[0].d[0].name == 'N')
+            write_line(w, "update s%d = 0.9 * s%d + %s * (sum(tanh(%s)) / N)", number, number, v.name, w->item[0].name);
+        else
+            write_line(w, "update s%d = 0.9 * s%d + 0.1 * %s", number, number, v.name);
+        snprintf(text, sizeof text, "%s * (1 + 0.2 * s%d)", v.name, number);
+        is(w, KIND_FLOAT, v.nd, v.d, text);
+    }
+}
+
 /* A layer ends in a value of the shape it began with. */
 static void write_layer(struct writer *w)
 {
@@ -173,6 +205,7 @@ static void write_layer(struct writer *w)
     w->targets = 0;
     w->blocks = -1;
     write_statements(w, 1 + (int)pick(w, 5));
+    write_states(w);
     struct item *y = NULL;
     for (int i = w->items - 1; i > 0 && !y; i--)
         if (!w->item[i].param && distinct(&w->item[i]) && w->item[i].nd && find_dim(&w->item[i], 'N') >= 0)
@@ -204,14 +237,6 @@ static void write_layer(struct writer *w)
 }
 
 /* ---- the loss ---- */
-
-static void product_text(char *to, const struct item *v)
-{
-    to += sprintf(to, "(1");
-    for (int i = 0; i < v->nd; i++)
-        to += v->d[i].name ? sprintf(to, " * %c", v->d[i].name) : sprintf(to, " * %d", v->d[i].n);
-    sprintf(to, ")");
-}
 
 static void write_term(struct writer *w, const struct item *v, int number)
 {
@@ -300,6 +325,7 @@ void write_model(struct writer *w)
     write_line(w, "%s = x * w0", x->name);
     add_target(w, "w0", 1, &w->D, true, false);
     write_statements(w, 2 + (int)pick(w, 9));
+    write_states(w);
     write_loss(w, targets, ignore);
     w->indent--;
     write_line(w, "}");
