@@ -11,13 +11,15 @@ struct target {
     const char *makefile;        /* template in templates/ */
     bool posts_ahead;            /* receives are posted as soon as a slot is free, not when they are come to */
     bool packs;                  /* collectives of parts pack what they send and receive in room of their own */
+    bool scratch;                /* kernels sort, tabulate and sum up pieces in memory; elsewhere in shared memory or registers */
     int64_t meeting_bytes;       /* of each rank for each communicator: shared memory in which ranks of one host meet */
     bool epilogues;              /* products take bias, activation and their gradients along (fuse/epilogue.c) */
     bool resident;               /* collectives under way at once must find room on the device together */
     bool vectors;                /* emitted kernels read and write 16 bytes at a time (flow_dev.h) */
     bool widens;                 /* most kernels work on short types in f32 copies of their own (ops/room.c) */
     int rows;                    /* of a product, below which it is noticeably slower */
-    int row_registers;           /* numbers of rows that a thread of a row kernel may hold before they are spilled; 0: any */
+    int row_registers;           /* rows that a row kernel names, times the numbers that a thread has of each; 0: any. Not all are
+                                  * live at once; with more nvcc says that it spills (tests/cuda, build_wide_rows) */
     int chunk;                   /* rows of which row kernels make one sum before the sums are added up */
     bool here;                   /* without a cluster of its own it is predicted for this machine */
 };

@@ -242,18 +242,12 @@ static bool in_memory_order(struct emitter *e, const struct node *n, const struc
     unsigned axes = node_axes(n);
     int perm[MAX_DIM], kept[MAX_DIM], count = 0;
     for (int d = 0; d < x->ndim; d++) {
-        perm[d] = d;
         kept[d] = axes >> d & 1 ? -1 : count;              /* dim of the result */
         count += !(axes >> d & 1) || node_int(n, "keep", 0);
         if (x->dim[d]->size != x->dim[d]->phys && axes >> d & 1)
             return false;
     }
-    for (int i = 1; i < x->ndim; i++)
-        for (int j = i; j && x->stride[perm[j]] > x->stride[perm[j - 1]]; j--) {
-            int t = perm[j];
-            perm[j] = perm[j - 1];
-            perm[j - 1] = t;
-        }
+    memory_order(x, perm);
     struct sym dense = sym_int(1), result = sym_int(1);
     const char *extents = "";
     unsigned reduced = 0;

@@ -349,7 +349,7 @@ static bool shape_grad(struct graph *g, struct node *n)
 /* On cuda: of each query the maximum and sum of its scores, and dy . y. */
 static int64_t room_grad(struct node *n, const struct mesh *m, const struct target *t)
 {
-    return room_copies(n, m, t, false) + (t->widens ? 0 : room_lines(3 * room_count(n->in[0], 0, 3, m)));
+    return room_copies(n, m, t, false) + (t->scratch ? 0 : room_lines(3 * room_count(n->in[0], 0, 3, m)));
 }
 
 const struct op op_attention_grad = {

@@ -60,7 +60,11 @@ int64_t room_copies(const struct node *n, const struct mesh *m, const struct tar
 int64_t room_in_place(struct node *n, const struct mesh *m, const struct target *t);     /* these alone, as op->room */
 int64_t room_apart(struct node *n, const struct mesh *m, const struct target *t);
 int64_t room_lines(int64_t elements);                    /* whole lines of 64 bytes: each of several pieces starts on one */
+int64_t room_bytes(int64_t bytes);                       /* in such lines, as elements */
 int64_t room_of_norm(struct node *n, const struct mesh *m, const struct target *t);      /* of the gradient of a norm */
+
+/* Dims from the outermost in memory to the innermost, of a value that layout has placed. */
+void memory_order(const struct value *v, int *perm);
 
 /* ---- references ---- */
 int64_t tensor_count(const struct tensor *t);

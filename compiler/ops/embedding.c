@@ -109,7 +109,7 @@ static void ref_grad(struct reference *r)
 static int64_t room_grad(struct node *n, const struct mesh *m, const struct target *t)
 {
     int64_t ids = room_count(n->in[0], 0, n->in[0]->ndim, m), rows = value_extent(n->out[0], 0, m, NULL);
-    return t->widens ? room_lines(rows + 2 + ids) : 0;
+    return t->scratch ? room_lines(rows + 2 + ids) : 0;
 }
 
 const struct op op_embedding_grad = {

@@ -13,8 +13,10 @@
  * A factor that is no number says that the step's gradients are not finite: then no update changes anything. Every rank has
  * the same factor, so they all skip the step or none does. */
 #include "../../runtime/fl_lr.h"
+#include "../../runtime/fl_rooms.h"
 #include "nn.h"
 #include "optimizer.h"
+#include "target.h"
 #include <string.h>
 
 static bool shape_scalar(struct graph *g, struct node *n)
@@ -34,6 +36,12 @@ static void ref_square_sum(struct reference *r)
         r->out[0].data[0] += r->in[0].data[i] * r->in[0].data[i];
 }
 
+static int64_t room_of_squares(struct node *n, const struct mesh *m, const struct target *t)
+{
+    const struct value *g = n->in[0];
+    return t->scratch ? room_bytes(fl_room_of_squares(value_local_bytes(g, m) / type_bytes[g->type])) : 0;
+}
+
 const struct op op_square_sum = {
     .name = "square_sum",
     .doc = "g -> the sum of its squares",
@@ -43,6 +51,7 @@ const struct op op_square_sum = {
     .shape = shape_scalar,
     .flops = flops_square,
     .ref = ref_square_sum,
+    .room = room_of_squares,
     .call = "fl_square_sum(%o0, %i0%typed(i0), %count(i0))",
 };
 

@@ -1,5 +1,7 @@
 /* Reductions over some axes, all where none are given. Reduced axes are dropped, or kept as nameless dims of size 1.
  * Padding never takes part. Splitting a reduced axis gives P(sum), P(max) or P(min). */
+#include "../../runtime/fl_rooms.h"
+#include "../layout/place.h"
 #include "common.h"
 #include "target.h"
 
@@ -139,22 +141,55 @@ static void sum_grad(struct grad *c)
         c->din[0] = build_unreduce(c->g, c->at, c->dout[0], n->in[0], node_axes(n), kept(n));
 }
 
-/* What the kernels on a processor sum up first, piece by piece (runtime/cpu/reduce.c), and f32 sums of a short result. */
+void memory_order(const struct value *v, int *perm)
+{
+    for (int d = 0; d < v->ndim; d++)
+        perm[d] = d;
+    for (int i = 1; i < v->ndim; i++)
+        for (int j = i; j && v->stride[perm[j]] > v->stride[perm[j - 1]]; j--) {
+            int t = perm[j];
+            perm[j] = perm[j - 1];
+            perm[j - 1] = t;
+        }
+}
+
+/* Results on the rank that has the fewest. */
+static int64_t fewest(const struct value *v, const struct mesh *m)
+{
+    int64_t count = 1;
+    for (int d = 0; d < v->ndim; d++)
+        count *= v->dim[d]->phys / layout_parts(&v->lay, d, m);
+    return count;
+}
+
+/* What the kernels on a processor sum up first, piece by piece (runtime/cpu/reduce.c), dims in the order in which the call
+ * names them (emit_sum), and f32 sums of a short result. */
 static int64_t reduce_room(struct node *n, const struct mesh *m, const struct target *t)
 {
-    enum { ROWS = 64, PIECE = 8192, FEW = 64 };
-    const struct value *x = n->in[0];
+    const struct value *x = n->in[0], *y = n->out[0];
+    if (!t->scratch)
+        return 0;
     unsigned axes = node_axes(n);
-    int64_t results = room_count(n->out[0], 0, n->out[0]->ndim, m), folded = 1, inner = 1;
+    int perm[MAX_DIM];
+    memory_order(x, perm);
+    for (int d = 0; d < x->ndim && place_contiguous(x) && place_contiguous(y); d++)
+        perm[d] = d;
+    int64_t results = room_count(y, 0, y->ndim, m), few = results, folded = 1, inner = 1;
     for (int d = 0; d < x->ndim; d++)
         folded *= axes >> d & 1 ? value_extent(x, d, m, NULL) : 1;
-    for (int d = x->ndim - 1; d >= 0 && axes >> d & 1; d--)
-        inner *= value_extent(x, d, m, NULL);
-    bool rows = x->ndim && axes >> (x->ndim - 1) & 1;
-    int64_t chunks = rows ? 2 * (results < FEW && inner ? folded / inner * ((inner + PIECE - 1) / PIECE) : 1) :
-                            folded > ROWS ? (folded + ROWS - 1) / ROWS : 0;
-    bool sums = n->out[0]->type != TYPE_F32 && !n->wide;
-    return t->widens ? room_lines(results * chunks) + (sums ? room_lines(results) : 0) : 0;
+    for (int i = x->ndim - 1; i >= 0 && axes >> perm[i] & 1; i--) {
+        inner *= value_extent(x, perm[i], m, NULL);
+        if (x->dim[perm[i]]->size != x->dim[perm[i]]->phys)
+            break;                                         /* its rows are not next to each other */
+    }
+    if (results >= FL_FOLD_FEW && fewest(y, m) < FL_FOLD_FEW)
+        few = FL_FOLD_FEW - 1;                             /* another rank's, in more parts */
+    int64_t rows = inner ? folded / inner : 0;
+    bool last = x->ndim && axes >> perm[x->ndim - 1] & 1;
+    int64_t bytes = last ? fl_room_of_fold(results, rows, inner) : fl_room_of_rows(results, folded);
+    if (last && few != results && fl_room_of_fold(few, rows, inner) > bytes)
+        bytes = fl_room_of_fold(few, rows, inner);
+    return room_bytes(bytes) + (y->type != TYPE_F32 && !n->wide ? room_lines(results) : 0);
 }
 
 const struct op op_sum = {

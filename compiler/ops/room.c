@@ -1,5 +1,6 @@
 /* What kernels work in besides their operands and results: op->room, by the rules of runtime/cpu and runtime/cuda. A kernel that
  * finds less than it needs takes memory of its own, which no plan then knows of. */
+#include "../../runtime/fl_rooms.h"
 #include "common.h"
 #include "target.h"
 
@@ -54,12 +55,15 @@ int64_t room_apart(struct node *n, const struct mesh *m, const struct target *t)
     return room_copies(n, m, t, false);
 }
 
-/* Sums of chunks of 64 rows, of the gains' gradients; on cuda also mean and scale of each row. */
+int64_t room_bytes(int64_t bytes)
+{
+    return room_lines((bytes + 3) / 4);
+}
+
+/* Sums of chunks of rows, of the gains' gradients; on cuda also mean and scale of each row. */
 int64_t room_of_norm(struct node *n, const struct mesh *m, const struct target *t)
 {
-    enum { CHUNK = 64 };
     const struct value *x = n->in[0];
     int64_t rows = room_count(x, 0, x->ndim - 1, m), width = room_count(x, x->ndim - 1, x->ndim, m);
-    int64_t sums = 2 * ((rows + CHUNK - 1) / CHUNK) * width;
-    return room_copies(n, m, t, false) + room_lines(t->widens ? sums : 2 * rows + sums + 1);
+    return room_copies(n, m, t, false) + room_bytes(fl_room_of_norm(rows, width) + (t->scratch ? 0 : 4 * (2 * rows + 1)));
 }

@@ -5,6 +5,7 @@
 #ifndef FL_CPU_H
 #define FL_CPU_H
 #include "../check.h"
+#include "../fl_rooms.h"
 #include "../flow_rt.h"
 #include <omp.h>
 #include <string.h>

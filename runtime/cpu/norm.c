@@ -2,7 +2,7 @@
  * the gradients of weight and bias are summed over chunks of rows of fixed size, then over chunks in order. */
 #include "cpu.h"
 
-enum { CHUNK = 64 };                     /* rows per chunk */
+enum { CHUNK = FL_NORM_CHUNK };
 
 static double sum_of(const float *x, int64_t n)
 {
@@ -52,7 +52,7 @@ static void backward(float *dx, float *dweight, float *dbias, const float *dy, c
                      int64_t rows, int64_t n, float eps, bool centre)
 {
     int64_t chunks = (rows + CHUNK - 1) / CHUNK;
-    float *part = fl_scratch(FL_SCRATCH_KERNEL, 2 * chunks * n * (int64_t)sizeof(float));
+    float *part = fl_scratch(FL_SCRATCH_KERNEL, fl_room_of_norm(rows, n));
 #pragma omp parallel for if (rows * n > FL_GRAIN / 4)
     for (int64_t c = 0; c < chunks; c++) {
         float *pw = part + 2 * c * n, *pb = pw + n;

@@ -3,7 +3,7 @@
 #include "../fl_random.h"
 #include "cpu.h"
 
-enum { CHUNK = 16384, ROW = 4096 };
+enum { CHUNK = FL_SQUARES_CHUNK, ROW = 4096 };
 
 /* Entries [at, at + n) of a gradient as f32: where they lie, or converted in scratch of the thread. */
 static const float *row_of(const void *g, enum fl_type t, int64_t at, int64_t n)
@@ -53,8 +53,8 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
 
 void fl_square_sum(float *y, const void *x, enum fl_type t, int64_t n)
 {
-    int64_t chunks = (n + CHUNK - 1) / CHUNK;
-    double *part = fl_scratch(FL_SCRATCH_KERNEL, chunks * (int64_t)sizeof(double)), sum = 0;
+    int64_t chunks = fl_pieces(n, CHUNK);
+    double one, *part = chunks > 1 ? fl_scratch(FL_SCRATCH_KERNEL, fl_room_of_squares(n)) : &one, sum = 0;
 #pragma omp parallel for if (n > FL_GRAIN)
     for (int64_t c = 0; c < chunks; c++) {
         int64_t many = fl_least(CHUNK, n - c * CHUNK);

@@ -94,7 +94,7 @@ static void add_row(float *acc, const float *x, int64_t n, enum fl_reduce kind)
     }
 }
 
-enum { CHUNK_ROWS = 64, CHUNK_ENTRIES = 8192 };
+enum { CHUNK_ROWS = FL_FOLD_ROWS, CHUNK_ENTRIES = FL_FOLD_ENTRIES };
 
 /* n entries from `at` on as f32: where they lie, or in scratch of the thread. */
 static const float *row_of(const void *x, enum fl_type t, int64_t at, int64_t n)
@@ -112,7 +112,7 @@ static void fold_rows(float *y, const void *x, enum fl_type tx, const struct sha
     int last = s->ndim - 1;
     int64_t inner = s->n[last], outer = inner ? s->kept / inner : 0, rows = s->folded;
     int64_t chunks = rows ? (rows + CHUNK_ROWS - 1) / CHUNK_ROWS : 1;
-    float *part = chunks > 1 ? fl_scratch(FL_SCRATCH_KERNEL, outer * chunks * inner * (int64_t)sizeof(float)) : y;
+    float *part = chunks > 1 ? fl_scratch(FL_SCRATCH_KERNEL, fl_room_of_rows(s->kept, rows)) : y;
 #pragma omp parallel for if (outer * rows * inner > FL_GRAIN)
     for (int64_t t = 0; t < outer * chunks; t++) {
         int64_t o = t / chunks, first = t % chunks * CHUNK_ROWS, end = fl_least(first + CHUNK_ROWS, rows);
@@ -140,14 +140,15 @@ static void fold_inner(float *y, const void *x, enum fl_type tx, const struct sh
 {
     int last = s->ndim - 1;
     int64_t inner = s->valid[last], rows = inner ? s->folded / inner : 0;
-    int64_t pieces = s->kept < 64 ? (inner + CHUNK_ENTRIES - 1) / CHUNK_ENTRIES : 1, split = s->kept < 64 ? rows : 1;
+    bool few = s->kept < FL_FOLD_FEW;
+    int64_t pieces = few ? fl_pieces(inner, CHUNK_ENTRIES) : 1, split = few ? rows : 1;
     if (inner == 0 || rows == 0) {
         for (int64_t o = 0; o < s->kept; o++)
             y[o] = (float)identity(kind);
         return;
     }
     int64_t width = pieces > 1 ? CHUNK_ENTRIES : inner, tasks = s->kept * split * pieces;
-    double *part = fl_scratch(FL_SCRATCH_KERNEL, tasks * (int64_t)sizeof(double));
+    double *part = fl_scratch(FL_SCRATCH_KERNEL, fl_room_of_fold(s->kept, rows, inner));
 #pragma omp parallel for if (s->kept * rows * inner > FL_GRAIN)
     for (int64_t t = 0; t < tasks; t++) {
         int64_t p = t % pieces, r = t / pieces % split, o = t / pieces / split;

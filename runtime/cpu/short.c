@@ -35,7 +35,7 @@ static void put_back(void *y, enum fl_type t, const float *from, int64_t n)
 void fl_layer_norm_as(void *y, const void *x, const void *weight, const void *bias, int64_t rows, int64_t n, float eps,
                       enum fl_type ty, enum fl_type tx, enum fl_type tw, enum fl_type tb)
 {
-    struct room r = room_for((rows + 2) * n);
+    struct room r = room_for((rows + !!weight + !!bias) * n);
     float *wx = widened(&r, x, tx, rows * n), *w = widened(&r, weight, tw, n), *b = widened(&r, bias, tb, n);
     fl_layer_norm(wx, wx, w, b, rows, n, eps);
     put_back(y, ty, wx, rows * n);
@@ -44,7 +44,7 @@ void fl_layer_norm_as(void *y, const void *x, const void *weight, const void *bi
 void fl_rms_norm_as(void *y, const void *x, const void *weight, int64_t rows, int64_t n, float eps, enum fl_type ty,
                     enum fl_type tx, enum fl_type tw)
 {
-    struct room r = room_for((rows + 1) * n);
+    struct room r = room_for((rows + !!weight) * n);
     float *wx = widened(&r, x, tx, rows * n), *w = widened(&r, weight, tw, n);
     fl_rms_norm(wx, wx, w, rows, n, eps);
     put_back(y, ty, wx, rows * n);
@@ -54,7 +54,7 @@ void fl_layer_norm_grad_as(void *dx, void *dweight, void *dbias, const void *dy,
                            int64_t rows, int64_t n, float eps, enum fl_type tdx, enum fl_type tdw, enum fl_type tdb,
                            enum fl_type tdy, enum fl_type tx, enum fl_type tw)
 {
-    struct room r = room_for(3 * (rows + 1) * n);
+    struct room r = room_for(((2 + !!dx) * rows + !!weight + !!dweight + !!dbias) * n);
     float *wy = widened(&r, dy, tdy, rows * n), *wx = widened(&r, x, tx, rows * n), *w = widened(&r, weight, tw, n);
     float *gx = place_for(&r, dx, rows * n), *gw = place_for(&r, dweight, n), *gb = place_for(&r, dbias, n);
     fl_layer_norm_grad(gx, gw, gb, wy, wx, w, rows, n, eps);
@@ -66,7 +66,7 @@ void fl_layer_norm_grad_as(void *dx, void *dweight, void *dbias, const void *dy,
 void fl_rms_norm_grad_as(void *dx, void *dweight, const void *dy, const void *x, const void *weight, int64_t rows, int64_t n,
                          float eps, enum fl_type tdx, enum fl_type tdw, enum fl_type tdy, enum fl_type tx, enum fl_type tw)
 {
-    struct room r = room_for(3 * (rows + 1) * n);
+    struct room r = room_for(((2 + !!dx) * rows + !!weight + !!dweight) * n);
     float *wy = widened(&r, dy, tdy, rows * n), *wx = widened(&r, x, tx, rows * n), *w = widened(&r, weight, tw, n);
     float *gx = place_for(&r, dx, rows * n), *gw = place_for(&r, dweight, n);
     fl_rms_norm_grad(gx, gw, wy, wx, w, rows, n, eps);

@@ -17,6 +17,7 @@ const char *const fl_target_name = "cpu";
 
 static struct piece { void *p; int64_t bytes; } shared[FL_SCRATCH_SLOTS], (*per_thread)[FL_THREAD_SLOTS];
 static int nthreads = 1;
+static bool strict;               /* FL_STRICT_ROOM=1, for tests: a kernel that asks for more than its room has ends the run */
 static int64_t arena_bytes;
 static int64_t library_bytes;     /* resident before the arena: what MPI and libc take for themselves, and scratch of products */
 static int64_t library_shared, library_file;      /* of these: shared with other processes; text that was read from files */
@@ -54,6 +55,7 @@ void fl_target_start(int local_rank, int local_size)
     if (!getenv("OMP_NUM_THREADS"))
         omp_set_num_threads(threads > 0 ? threads : 1);
     fl_scratch_threads(omp_get_max_threads());
+    strict = getenv("FL_STRICT_ROOM") != NULL;
 }
 
 void fl_scratch_threads(int n)
@@ -97,6 +99,8 @@ void *fl_scratch(enum fl_scratch_slot slot, int64_t bytes)
         rest.bytes -= whole;
         return piece;
     }
+    if (strict && of_a_kernel(slot))
+        FL_FAIL(NULL, "a kernel asks for %lld bytes where the plan has %lld", (long long)whole, (long long)rest.bytes);
     shared[slot].p = grow(shared[slot].p, &shared[slot].bytes, bytes);
     return shared[slot].p;
 }

@@ -1,5 +1,6 @@
 /* layer_norm and rms_norm over the last dim: one warp per row; gains' gradients by columns, each summed over
  * chunks of rows in order, then over the chunks in order (the rows' mean and deviation are left in workspace first). */
+#include "../fl_rooms.h"
 #include "../flow_rt.h"
 
 constexpr int ROWS = FL_BLOCK / FL_WARP;         /* in a block */
@@ -127,9 +128,8 @@ static void norm(void *y, enum fl_type ty, const void *x, enum fl_type tx, gain 
 static void norm_grad(void *dx, enum fl_type tdx, gain dweight, gain dbias, const void *dy, enum fl_type tdy, const void *x,
                       enum fl_type tx, gain weight, int64_t rows, int64_t n, float eps, bool centred)
 {
-    constexpr int64_t CHUNK = 64;
-    int64_t chunks = (rows + CHUNK - 1) / CHUNK;
-    float *means = (float *)fl_workspace(0, sizeof(float) * (size_t)(2 * rows + 2 * chunks * n + 1)), *invs = means + rows;
+    int64_t chunks = fl_pieces(rows, FL_NORM_CHUNK);
+    float *means = (float *)fl_workspace(0, (size_t)(fl_room_of_norm(rows, n) + 4 * (2 * rows + 1))), *invs = means + rows;
     float *parts = invs + rows;
     if (rows > 0)
         FL_BY_TYPE(tdx, D, FL_BY_TYPE(tdy, G, FL_BY_TYPE(tx, X,
@@ -139,7 +139,7 @@ static void norm_grad(void *dx, enum fl_type tdx, gain dweight, gain dbias, cons
         return;
     if (rows > 0)
         FL_BY_TYPE(tdy, G, FL_BY_TYPE(tx, X, FL_LAUNCH_GRID((norm_grad_columns<G, X>), fl_blocks_for(n * chunks, FL_BLOCK), FL_BLOCK, parts,
-                                                            (const G *)dy, (const X *)x, means, invs, rows, n, CHUNK)))
+                                                            (const G *)dy, (const X *)x, means, invs, rows, n, FL_NORM_CHUNK)))
     FL_LAUNCH_GRID(norm_grad_sum, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, dweight, dbias, parts, n, chunks);
 }
 

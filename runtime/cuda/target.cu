@@ -58,6 +58,8 @@ void *fl_workspace(int which, size_t bytes)
 {
     if (which == 0 && bytes <= room.bytes)
         return room.p;
+    if (which == 0 && getenv("FL_STRICT_ROOM"))          /* for tests */
+        FL_FAIL(NULL, "a kernel asks for %lld bytes where the plan has %lld", (long long)bytes, (long long)room.bytes);
     if (which >= nworkspace) {
         workspace = (struct workspace *)realloc(workspace, (size_t)(which + 1) * sizeof *workspace);
         if (!workspace)

@@ -11,7 +11,7 @@ mkdir -p "$work"
 awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521; printf "%c%c", x % 60 + 1, 0 } }' \
     > "$work/tokens.bin"
 "$reference" "$flow" "$work/tokens.bin" "$steps" > "$work/reference.jsonl"
-export OMP_NUM_THREADS=1 FL_DOUBLE_SEED=1 ASAN_OPTIONS=detect_leaks=0
+export OMP_NUM_THREADS=1 FL_STRICT_ROOM=1 FL_DOUBLE_SEED=1 ASAN_OPTIONS=detect_leaks=0
 for plan; do
     "$flowc" "$flow" --plan "$plan" --target cuda -o "$work/$plan"
     make -s -f "$here/double/double.mk" PROGRAM="$work/$plan" BUILD="$build"

@@ -10,7 +10,7 @@ mkdir -p "$work"
 awk 'BEGIN { x = 1; for (i = 0; i < 4000; i++) { x = (x * 1103 + 12345) % 65521; printf "%c%c", x % 38 + 1, 0 } }' \
     > "$work/tokens.bin"
 "$reference" "$flow" "$work/tokens.bin" 8 > "$work/exact.jsonl"
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 FL_STRICT_ROOM=1
 bad=0
 for plan; do
     out=$work/$plan

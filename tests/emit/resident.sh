@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # resident.sh FLOWC PROGRAM WORK: what a rank has resident, less what is so for MPI, libc and meeting other ranks, is within
 # 5 % of the plan's figure, or 1 MB: from plans of 10 MB to those of 200, with links, tensors in host memory, and in 16 bits.
-# Nor does any kernel take memory that the plan does not know of, but for rows of a thread.
+# Nor does any kernel take memory that the plan does not know of (FL_STRICT_ROOM), but for rows of a thread.
 set -eu
 . "$(dirname "$0")/../../scripts/mpi-env.sh"
 flowc=$1 program=$2 work=$3
@@ -9,6 +9,7 @@ rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
 head -c 200000 /dev/zero >data.bin
+export OMP_NUM_THREADS=1 FL_STRICT_ROOM=1
 cp "$program" program.flow
 cat >>program.flow <<'END'
 plan again { mesh m = [dp: 2]; microbatches M over N; sbp tokens, targets = {dp: S(N)}
@@ -30,7 +31,7 @@ try() {                                                    # PLAN RANKS LEAST MO
         { echo "$plan: $plan_bytes is not $least to $most MB"; exit 1; }
     "$flowc" program.flow --plan "$plan" "$@" --target cpu -o out 2>messages
     make -s -C out ${FL_RUNTIME_LIB:+RUNTIME="$FL_RUNTIME_LIB"}
-    OMP_NUM_THREADS=1 mpirun -n "$ranks" --oversubscribe out/run --data data.bin --steps 2 --metrics m.jsonl --quiet
+    mpirun -n "$ranks" --oversubscribe out/run --data data.bin --steps 2 --metrics m.jsonl --quiet
     held() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" m.jsonl | tail -1; }
     own=$(($(held resident_bytes) - $(held library_bytes))) slack=$((plan_bytes / 20))
     [ $slack -ge 1000000 ] || slack=1000000
