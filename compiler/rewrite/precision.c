@@ -6,7 +6,7 @@
  *   - a view has the type of what it views, unless one of the two is a scalar; element-wise ops and OP_WIDE read any type,
  *     stack, concat and the gradient of slice the type of their result, all other ops the type they compute in, so their
  *     other operands are cast, once for all readers in the blocks;
- *   - gradients of parameters are made and accumulated in the type of `grads`;
+ *   - gradients of parameters are made and accumulated in the type of `grads`, and what a `state` becomes in its own;
  *   - a parameter is stored in the type of `master`. With f32 the forward and backward read a copy in the plan's type, cast
  *     once per step in phase SETUP: a layout of its own (gathered in the short type where `shard` splits the master).
  *
@@ -125,6 +125,30 @@ static void fix_gradients(struct precising *r, struct region *at)
             fix(r, n->in[1]);
         if (n->body)
             fix_gradients(r, n->body);
+    }
+}
+
+/* ---- states of the model ---- */
+
+static bool is_state(const struct value *v)
+{
+    const struct param *p = v->def && v->def->op == &op_param ? node_ptr(v->def, "param") : NULL;
+    return p && p->is_state && !p->of;
+}
+
+/* What a state becomes is held in its own type: an average of many steps is lost in 16 bits. */
+static void fix_states(struct precising *r, struct region *at)
+{
+    for (int i = 0; i < arrlen(at->nodes); i++) {
+        const struct node *n = at->nodes[i];
+        if (n->body)
+            fix_states(r, n->body);
+        if (n->op != &op_store || !is_state(n->in[0]))
+            continue;
+        const struct value *v = n->in[1];
+        if (v->def && v->def->op == &op_where && !computes(v->def))      /* the step may be skipped */
+            v = v->def->in[1];
+        r->fixed[v->id] |= v->def && v->def->op->flags & OP_ELEMENTWISE && computes(v->def);
     }
 }
 
@@ -282,10 +306,12 @@ static void add_casts(struct precising *r, struct region *at)
         arrput(nodes, at->nodes[i]);
     for (int i = 0; i < arrlen(nodes); i++) {
         struct node *n = nodes[i];
-        if (!computes(n) || (n->op->flags & OP_SOURCE))
-            continue;
+        if (n->op == &op_store && is_state(n->in[0]) && n->in[1]->type != n->in[0]->type)
+            n->in[1] = other_type(r, n->in[1], n->in[0]->type);
         if (n->body)
             add_casts(r, n->body);
+        if (!computes(n) || (n->op->flags & OP_SOURCE))
+            continue;
         for (int k = 0; k < arrlen(n->in); k++) {
             struct value *v = n->in[k];
             bool view = n->op->flags & OP_VIEW && !k;        /* of a tensor as a scalar, or of a scalar as a gradient */
@@ -312,6 +338,7 @@ void set_precision(struct graph *g)
     r.fixed = NEW_ARRAY(bool, r.count + 1);
     r.cast = NEW_ARRAY(struct value *, r.count + 1);
     fix_gradients(&r, g->root);
+    fix_states(&r, g->root);
     int from = (int)arrlen(g->root->nodes);
     copy_params(&r, g->root, g->root);
     setup_first(g->root, from);
