@@ -24,6 +24,8 @@ void count_ahead(struct graph *g);                                       /* ahea
 void find_needs(struct differentiation *d);                              /* needs.c; also fills trained[] */
 bool backward(struct differentiation *d);                                /* backward.c */
 void update(struct differentiation *d);                                  /* update.c */
+/* whole.c: the gradient with what comes of weights alone added in `at`, a region of the update; or as it is */
+struct value *whole_apart(struct differentiation *d, struct region *at, struct value *grad);
 void update_states(struct graph *g, struct value *scale);                /* states.c: `update s = x` */
 /* A chain of products behind x, made for p in `at` (orthogonal.c); *larger: the larger side of the matrix. */
 struct value *orthogonal(struct graph *g, struct region *at, struct value *x, struct param *p, double *larger);

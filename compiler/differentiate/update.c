@@ -26,6 +26,7 @@ static struct node *make(struct builder *b, struct region *at, const struct op *
 
 static void square(struct builder *b, struct region *at, struct trained *t)
 {
+    t->grad = whole_apart(b->d, at, t->grad);
     struct node *n = make(b, at, &op_square_sum, t);
     node_in(n, t->grad);
     node_finish(b->d->g, n);
@@ -36,6 +37,7 @@ static void square(struct builder *b, struct region *at, struct trained *t)
 /* `norm inf`: the largest entry of the gradient, which is P(max) where the parameter is split. */
 static void largest(struct builder *b, struct region *at, struct trained *t)
 {
+    t->grad = whole_apart(b->d, at, t->grad);
     struct node *n = make(b, at, &op_magnitude, t);
     node_in(n, t->grad);
     node_finish(b->d->g, n);
@@ -183,6 +185,7 @@ static void apply(struct builder *b, struct region *at, struct trained *t)
 
 static void keep(struct builder *b, struct region *at, struct trained *t)
 {
+    t->grad = whole_apart(b->d, at, t->grad);
     read_old(b, at, t);
     for (int k = 0; k < 1 + MAX_STATE; k++)
         t->kept[k] = copy_of(b, at, t, t->old[k]);
