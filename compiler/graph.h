@@ -110,6 +110,7 @@ struct mesh {
     const struct cluster *cluster;       /* what it runs on, for the cost model; never NULL in a plan */
     int *host;                   /* by rank */
     struct span span;
+    const char **missing;        /* stb_ds array: axes that it lacks and lines name, each told once */
 };
 int mesh_axis(const struct mesh *m, const char *name);              /* index, or -1 */
 unsigned mesh_axes(const struct mesh *m, const char *name);         /* bit set of an axis or group; 0 unknown */

@@ -212,8 +212,8 @@ void mesh_build(struct frame *f, struct plan *p, struct ast *a);
 void mesh_add_time(struct plan *p);
 void expect_collect(struct frame *f, struct plan *p, struct ast *a);                            /* expect.c */
 void cluster_collect(struct frame *f, struct plan *p, struct ast *in_plan, struct ast *on);     /* cluster.c */
-void axis_unknown(const struct mesh *m, const char *name, struct span span);
-struct layout_part *layout_parts_of(const struct mesh *mesh, struct ast *layout, bool in_model);
+void axis_unknown(struct mesh *m, const char *name, struct span span);   /* one message for each name */
+struct layout_part *layout_parts_of(struct mesh *mesh, struct ast *layout, bool in_model);
 
 /* ---- train.c, data.c, files.c, match.c ---- */
 void data_read(struct frame *f, struct ast *data, struct data_binding **to);

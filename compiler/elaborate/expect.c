@@ -33,7 +33,7 @@ static bool condition(struct ast *a, struct expectation *x)
     if (near)
         diag_help(d, "did you mean '%s'?", near);
     else
-        diag_help(d, "write `per microbatch` or `per step`, and one of forward, backward, update");
+        diag_help(d, "write `per microbatch` or `per step`, and one of count, setup, forward, backward, weight, update");
     return false;
 }
 

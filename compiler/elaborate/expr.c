@@ -203,6 +203,7 @@ struct item expr_matmul(struct frame *f, struct ast *a)
                                     right->name ? right->name : "a dim", (long long)right->size);
         diag_label(d, ast_kid(a, 0)->span, "%s", value_type_text(x, NULL));
         diag_label(d, ast_kid(a, 1)->span, "%s", value_type_text(y, NULL));
+        diag_help(d, "@ sums over the last dim of the left and the last but one of the right; einsum(\"..\", x, y) sums over any");
         return POISON;
     }
     char lead[MAX_DIM + 1];

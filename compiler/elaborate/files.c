@@ -26,6 +26,13 @@ static const char *numbered(struct ast *pattern, struct ast *text, int *used)
         if (k == n) {
             struct diag *d = diag_error(E_FILE, text->span, "{%s} is no index of %s", name, pattern->name);
             diag_label(d, pattern->span, "its indices stand in [ ]");
+            const char *all = "";
+            for (int i = 0; i < n; i++)
+                all = mem_printf("%s%s{%s}", all, i ? ", " : "", names[i]);
+            if (n)
+                diag_help(d, "write %s for the number of the block", all);
+            else
+                diag_help(d, "a parameter without blocks has one name, without { }");
             return NULL;
         }
         out = mem_printf("%s{%d}", out, k);

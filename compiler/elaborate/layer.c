@@ -43,6 +43,7 @@ struct item layer_call(struct frame *f, struct decl *layer, struct ast *call, st
     if (!g.returned) {
         struct diag *d = diag_error(E_RETURN, layer->ast->name_span, "layer '%s' returns nothing", layer->name);
         diag_label(d, call->span, "called here");
+        diag_help(d, "end it with `return y`, or `return y, z` for two results");
         return POISON;
     }
     name_output(f, g.inst, g.result, before);

@@ -186,9 +186,23 @@ static const char **axis_names(const struct mesh *m)
     return names;
 }
 
-void axis_unknown(const struct mesh *m, const char *name, struct span span)
+/* A name that one gives to an axis of that use is no slip for another such name. */
+static bool is_customary(const char *name)
 {
-    const char **names = axis_names(m), *near = suggest(name, names), *all = "";
+    static const char *const customary[] = {"dp", "tp", "pp", "cp", "sp", "ep"};
+    for (size_t i = 0; i < sizeof customary / sizeof *customary; i++)
+        if (!strcmp(name, customary[i]))
+            return true;
+    return false;
+}
+
+void axis_unknown(struct mesh *m, const char *name, struct span span)
+{
+    const char **names = axis_names(m), *near = is_customary(name) ? NULL : suggest(name, names), *all = "";
+    for (int i = 0; i < arrlen(m->missing); i++)
+        if (!arrlen(names) || !strcmp(m->missing[i], name))
+            return;
+    arrput(m->missing, name);
     struct diag *d = diag_error(E_AXIS, span, arrlen(names) ? "the mesh has no axis '%s'" : "this plan has no mesh, so no axis '%s'", name);
     if (!arrlen(names)) {
         diag_help(d, "a plan begins with its ranks, as in `mesh m = [%s: 2]`", name);
@@ -199,12 +213,12 @@ void axis_unknown(const struct mesh *m, const char *name, struct span span)
         all = mem_printf("%s%s%s", all, i ? ", " : "", names[i]);
     if (near)
         diag_help(d, "did you mean '%s'?", near);
-    else if (*all)
-        diag_help(d, "its axes are %s", all);
+    else
+        diag_help(d, "it has %s: add `%s: 2` to it, or leave '%s' out of every line", all, name, name);
 }
 
 /* The axes of one part, in the order written. In a model (`to`) an axis that this plan lacks is skipped. */
-static bool part_axes(const struct mesh *m, struct ast *names, bool in_model, struct layout_part *part)
+static bool part_axes(struct mesh *m, struct ast *names, bool in_model, struct layout_part *part)
 {
     bool fine = true;
     for (int i = 0; i < ast_count(names); i++) {
@@ -265,7 +279,7 @@ static bool part_argument(struct ast *a, struct layout_part *part)
 }
 
 /* {dp: S(N), (tp, ep): S(V) uneven}; NULL when nothing could be read or nothing is left. */
-struct layout_part *layout_parts_of(const struct mesh *m, struct ast *layout, bool in_model)
+struct layout_part *layout_parts_of(struct mesh *m, struct ast *layout, bool in_model)
 {
     struct layout_part *parts = NULL;
     unsigned seen = 0;

@@ -92,6 +92,8 @@ void scope_unknown(struct frame *f, const char *what, const char *name, struct s
         diag_help(d, "the types are f32, bf16, f16, i32, u8 and bool");
     if (best)
         diag_help(d, "did you mean '%s'?", best);
+    else if (!strcmp(what, "state"))
+        diag_help(d, "declare it above this line, as in `state %s: TYPE = zeros`", name);
     else if (!strcmp(what, "name"))
         diag_help(d, "bind it above with `%s = ..`, or declare it with dim or const", name);
 }

@@ -21,13 +21,15 @@ static const struct param *state_of(const struct binding *b)
 
 void update_run(struct frame *f, struct ast *a)
 {
-    struct value *x = expr_value(f, ast_kid(a, 0));
     struct binding *b = scope_find(f, a->name);
-    const struct param *p = state_of(b);
-    if (!b) {
+    if (!b) {                            /* one message: what reads it here is poison */
         scope_unknown(f, "state", a->name, a->name_span);
+        scope_bind(f, BIND_LOCAL, a->name, POISON, a->name_span);
+        expr_value(f, ast_kid(a, 0));
         return;
     }
+    struct value *x = expr_value(f, ast_kid(a, 0));
+    const struct param *p = state_of(b);
     if (!p) {
         if (b->item.kind == ITEM_POISON)
             return;
@@ -55,6 +57,10 @@ void update_run(struct frame *f, struct ast *a)
         struct diag *d = diag_error(E_SHAPE, a->span, "'%s' is %s, but what it is to hold is %s", a->name,
                                     value_type_text(state, NULL), value_type_text(x, NULL));
         diag_label(d, p->span, "declared here");
+        if (x->ndim > state->ndim)
+            diag_help(d, "reduce it, as mean(.., axis = ..) does, or declare `state %s: %s = ..`", a->name, value_type_text(x, NULL));
+        else
+            diag_help(d, "declare `state %s: %s = ..`", a->name, value_type_text(x, NULL));
         return;
     }
     if (f->e->g->entry != ENTRY_TRAIN || !f->e->m->train.present)

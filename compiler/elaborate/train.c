@@ -1,6 +1,7 @@
 /* The blocks train, evaluate and sample: settings into specs. Values are const expressions. */
 #include "elaborate.h"
 #include "../op.h"
+#include <math.h>
 #include <string.h>
 
 bool settings_word(struct ast *s, const char *block, const char *const *words)
@@ -223,7 +224,8 @@ static void optimizer(struct frame *f, struct ast *a, struct train_spec *t)
                   t->optimizer->optimizer->others->name);
     for (int k = 0; settings[k].name; k++)
         if (*setting_of(t, &settings[k]) >= settings[k].most) {
-            diag_error(E_BLOCK_LINE, a->span, "%s is less than %s", settings[k].name, const_text(settings[k].most));
+            diag_error(E_BLOCK_LINE, a->span, "%s must be less than %s, found %s", settings[k].name,
+                       const_text(settings[k].most), const_text(*setting_of(t, &settings[k])));
             return;
         }
 }
@@ -244,9 +246,10 @@ static void set_norm(struct frame *f, struct ast *s, struct train_spec *t)
 static void set_clip(struct frame *f, struct ast *s, struct train_spec *t)
 {
     int before = diag_errors();
-    set_num(f, s, 0, "clip_norm", &t->clip);
-    if (t->clip == 0 && diag_errors() == before)
-        diag_help(diag_error(E_BLOCK_LINE, s->span, "gradients clipped to a norm of 0 would train nothing"),
+    set_num(f, s, -INFINITY, "clip_norm", &t->clip);
+    if (t->clip <= 0 && diag_errors() == before)
+        diag_help(t->clip < 0 ? diag_error(E_BLOCK_LINE, s->span, "clip_norm must be greater than 0, found %s", const_text(t->clip))
+                              : diag_error(E_BLOCK_LINE, s->span, "gradients clipped to a norm of 0 would train nothing"),
                   "leave the line out where gradients are not to be clipped");
     t->deferred = ast_kid(s, 2) != NULL;
 }
@@ -264,7 +267,7 @@ static void set_ema(struct frame *f, struct ast *s, struct train_spec *t)
 {
     set_num(f, s, 0, "ema", &t->ema);
     if (t->ema >= 1)
-        diag_help(diag_error(E_BLOCK_LINE, s->span, "ema is less than 1"),
+        diag_help(diag_error(E_BLOCK_LINE, s->span, "ema must be less than 1, found %s", const_text(t->ema)),
                   "ema 0.999 keeps 0.999 of the average and takes 0.001 of the new weight in each step");
 }
 

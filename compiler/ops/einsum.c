@@ -160,6 +160,7 @@ static bool shape(struct graph *g, struct node *n)
                                             " %d", c, dim_text(dim[c]), from[c] + 1, dim_text(v->dim[i]), k + 1);
                 diag_label(d, n->in[from[c]]->span, "%s", value_type_text(n->in[from[c]], NULL));
                 diag_label(d, v->span, "%s", value_type_text(v, NULL));
+                diag_help(d, "a letter is one dim: give the other dim a letter of its own, or mend the order of the letters");
                 return false;
             } else if (!dim[c]->name) {
                 dim[c] = v->dim[i];
@@ -170,8 +171,13 @@ static bool shape(struct graph *g, struct node *n)
     int ndim = (int)strlen(s.out);
     for (int i = 0; i < ndim; i++) {
         out[i] = dim[(int)s.out[i]];
-        if (!out[i])
-            return spec_error(n, mem_printf("einsum letter '%c' of the result is in no operand", s.out[i]), NULL);
+        if (!out[i]) {
+            const char *known = "";
+            for (int c = 0; c < 128; c++)
+                known = dim[c] ? mem_printf("%s%s%c", known, *known ? ", " : "", c) : known;
+            return spec_error(n, mem_printf("einsum letter '%c' of the result is in no operand", s.out[i]),
+                              mem_printf("the operands have the letters %s", known));
+        }
     }
     node_set_str(n, "spec", intern(join(&s)));
     node_out(g, n, n->in[0]->type, ndim, out);

@@ -187,6 +187,15 @@ static const char *form_of(int head)
     return NULL;
 }
 
+static bool in_plans(const char *word)
+{
+    const char **words = words_at_start(BLOCK_PLAN);
+    for (int i = 0; i < arrlen(words); i++)
+        if (!strcmp(word, words[i]))
+            return true;
+    return false;
+}
+
 static void advise(struct scan *s, struct diag *d, const char **names, int n)
 {
     const struct token *t = &s->last, *head = &s->head;
@@ -197,11 +206,15 @@ static void advise(struct scan *s, struct diag *d, const char **names, int n)
     bool in_brackets = arrlen(s->open) && arrlast(s->open).block == BLOCK_BRACKET;
     if (foreign_advice(head) && head->kind == T_NAME)
         diag_help(d, "%s", foreign_advice(head));
+    else if (starts_statement && t->kind == T_NAME && scan_block(s) == BLOCK_TOP && in_plans(t->text))
+        diag_help(d, "such a line stands in a plan: 'plan name { .. }'");
     else if (word)
         diag_help(d, "did you mean '%s'?", word);
     else if (t->kind == T_EQUALS && has(names, n, "="))
         diag_help(d, "'==' compares; to give a name its value write '='");
-    else if (t->kind == T_COLON && has(names, n, "{"))
+    else if (t->kind == T_COMMA && head->kind == T_EXPECT && has(names, n, "per"))
+        diag_help(d, "no ',' stands after the pattern: 'expect comm h[i] forward : ..'");
+    else if ((t->kind == T_COLON || t->kind == T_LPAREN) && has(names, n, "{"))
         diag_help(d, "a block stands in braces: '{ .. }'");
     else if (t->kind == T_END && t->newline && has(names, n, "{"))
         diag_help(d, "'%s' needs its block: '{ .. }'", head->text ? head->text : "this");
@@ -233,7 +246,7 @@ static void advise(struct scan *s, struct diag *d, const char **names, int n)
         diag_help(d, "several paths stand in brackets: 'on [a, b]'");
     else if (t->kind == T_LPAREN && has(names, n, "["))
         diag_help(d, "the dims of a type stand in [ ]: 'f32[N, D]'");
-    else if (has(names, n, ",") && (t->kind == T_NAME || t->kind == T_NUMBER) && !starts_statement && (in_brackets || head->kind == T_DIM))
+    else if (has(names, n, ",") && (t->kind == T_NAME || t->kind == T_NUMBER) && !starts_statement && (in_brackets || head->kind == T_DIM || head->kind == T_EXPECT))
         diag_help(d, "a ',' seems to be missing before %s", found_phrase(s, t));
     else if (form_of(head->kind))
         diag_help(d, "such a line is written '%s'", form_of(head->kind));

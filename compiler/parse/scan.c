@@ -184,6 +184,19 @@ static void report_open(struct scan *s, const struct open *o, struct span at, co
                bracket_text(o->closer, true)));
 }
 
+/* [a; b]: is the ( or [ in which this ';' stands closed on the same line, before anything else closes? */
+static bool closed_behind(const struct scan *s, const struct token *semicolon)
+{
+    int closer = arrlast(s->open).closer, depth = 0;
+    for (int at = semicolon->span.end; at < s->size && !strchr("\n#{}\"", s->text[at]); at++) {
+        if (strchr("([", s->text[at]))
+            depth++;
+        else if (strchr(")]", s->text[at]) && !depth--)
+            return s->text[at] == (closer == T_RPAREN ? ')' : closer == T_RBRACKET ? ']' : 0);
+    }
+    return false;
+}
+
 /* A closer came. False: it closes nothing and is dropped. */
 static bool close_bracket(struct scan *s, struct token t)
 {
@@ -226,6 +239,16 @@ static bool line_is_indented(const struct scan *s, const struct token *end)
     return at < s->size && s->text[at] != '}' && column > head;
 }
 
+/* `layer X`, `plan p`, .. first on its line, in another block or after an operator: something before it was not ended. */
+static bool starts_top_block(const struct scan *s, const struct token *t)
+{
+    if (t->kind != T_NAME || !t->first || (!arrlen(s->open) && !goes_on(s->last.kind)))
+        return false;
+    bool named = strcmp(t->text, "layer") == 0 || strcmp(t->text, "model") == 0 || strcmp(t->text, "plan") == 0;
+    bool bare = strcmp(t->text, "train") == 0 || strcmp(t->text, "sample") == 0 || strcmp(t->text, "files") == 0;
+    return (named && scan_name_after(s, t)) || (bare && scan_char_after(s, t) == '{');
+}
+
 static struct token skip_statement(struct scan *s)
 {
     struct token t = s->last;
@@ -245,6 +268,7 @@ static struct token skip_statement(struct scan *s)
         return token_at(T_END, t.span);
     }
     struct token before = t;
+    bool parens = t.kind == T_LPAREN && s->opens != BLOCK_NONE;     /* `plan p( .. )`: its lines are in there */
     bool indented = false;                              /* in lines that hang under one that ended in ':' */
     for (;;) {
         t = read_raw(s);
@@ -260,8 +284,13 @@ static struct token skip_statement(struct scan *s)
                 return t;
             continue;
         }
+        if (parens && starts_top_block(s, &t)) {
+            arrsetlen(s->open, target);
+            put_back(s, t);
+            return token_at(T_END, t.span);
+        }
         if (t.kind == T_END) {
-            if (block_depth(s) > target || goes_on(before.kind))
+            if (parens || block_depth(s) > target || goes_on(before.kind))
                 continue;
             arrsetlen(s->open, target);
             s->stray = 2;
@@ -301,16 +330,6 @@ static struct token skip_statement(struct scan *s)
 }
 
 /* ---- the main loop ---- */
-
-/* `layer X`, `plan p`, .. first on its line, in another block or after an operator: something before it was not ended. */
-static bool starts_top_block(const struct scan *s, const struct token *t)
-{
-    if (t->kind != T_NAME || !t->first || (!arrlen(s->open) && !goes_on(s->last.kind)))
-        return false;
-    bool named = strcmp(t->text, "layer") == 0 || strcmp(t->text, "model") == 0 || strcmp(t->text, "plan") == 0;
-    bool bare = strcmp(t->text, "train") == 0 || strcmp(t->text, "sample") == 0 || strcmp(t->text, "files") == 0;
-    return (named && scan_name_after(s, t)) || (bare && scan_char_after(s, t) == '{');
-}
 
 struct token scan_next(struct scan *s)
 {
@@ -363,6 +382,13 @@ struct token scan_next(struct scan *s)
         case T_END:
             if (t.newline && (scan_in_brackets(s) || goes_on(s->last.kind)))
                 continue;
+            if (scan_in_brackets(s) && closed_behind(s, &t)) {
+                if (!s->reported && !s->stray)
+                    diag_help(diag_error(E_SYNTAX, t.span, "expected ',', found ';'"), "a ';' ends a statement: within brackets a ',' parts");
+                s->reported = true;
+                t.kind = T_COMMA;
+                return deliver(s, t);
+            }
             if (scan_in_brackets(s)) {
                 report_open(s, &arrlast(s->open), t.span, "';'");
                 close_to(s, block_depth(s), t.span);

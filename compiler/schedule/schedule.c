@@ -1,5 +1,6 @@
 /* From phases to one static order per stage. */
 #include "../base/diag.h"
+#include "../op.h"
 #include "../passes.h"
 #include "links.h"
 #include "policy.h"
@@ -22,9 +23,29 @@ struct timetable *timetable_of(const struct plan *plan)
     return timetable_make(plan, plan->given);
 }
 
-/* What the ranks really wait under this schedule, splits and chunks included. */
-static void warn_bubble(const struct plan *plan, double bubble)
+/* On how many ranks the rows lie that are cut into micro-batches: these may cut only what each of them holds. */
+static int64_t ranks_of_rows(const struct module *m)
 {
+    const struct plan *plan = m->plan;
+    int64_t most = 1;
+    for (int e = 0; e < ENTRIES; e++)
+        for (int i = 0; m->graph[e] && i < arrlen(m->graph[e]->values); i++) {
+            const struct value *v = m->graph[e]->values[i];
+            int64_t ranks = 1;
+            if (!v->def || v->def->op != &op_input)
+                continue;
+            for (int a = 0; a < plan->mesh.naxis; a++)
+                if (!plan->mesh.axis[a].time && v->lay.ax[a].kind == SBP_S && v->dim[v->lay.ax[a].dim] == plan->mb_dim)
+                    ranks *= plan->mesh.axis[a].size;
+            most = ranks > most ? ranks : most;
+        }
+    return most;
+}
+
+/* What the ranks really wait under this schedule, splits and chunks included. */
+static void warn_bubble(const struct module *m, double bubble)
+{
+    const struct plan *plan = m->plan;
     int stages = plan_stages(plan);
     if (plan->microbatches >= stages)
         return;
@@ -32,17 +53,23 @@ static void warn_bubble(const struct plan *plan, double bubble)
     struct diag *d = diag_warning(W_BUBBLE, at, "%lld micro-batch%s on %d stages: ranks wait %.0f%% of the step",
                                   (long long)plan->microbatches, plan->microbatches == 1 ? "" : "es", stages, bubble * 100);
     diag_label(d, plan->mesh.axis[plan->mesh.pipe].span, "%d stages", stages);
-    int64_t size = plan->mb_dim ? plan->mb_dim->size : 0, most = 4 * stages, count = most;
+    int64_t ranks = plan->mb_dim ? ranks_of_rows(m) : 1, whole = plan->mb_dim ? plan->mb_dim->size : 0;
+    int64_t size = whole % ranks ? 1 : whole / ranks, most = 4 * stages, count = most;      /* uneven rows are not cut */
+    const char *name = plan->mb_dim ? plan->mb_dim->name : "";
+    const char *rows = ranks > 1 ? mem_printf("the %lld of %s on a rank", (long long)size, name)
+                                 : mem_printf("%s = %lld", name, (long long)size);
     while (count < size && size % count && count < most + 100000)
         count++;
-    if (!size)
+    if (!whole)
         diag_help(d, "take %lld micro-batches or more", (long long)count);
     else if (count <= size && size % count == 0)
-        diag_help(d, "take %lld micro-batches or more, of those that divide %s = %lld", (long long)count,
-                  plan->mb_dim->name, (long long)size);
+        diag_help(d, "take %lld micro-batches or more, of those that divide %s", (long long)count, rows);
+    else if (whole % ranks)
+        diag_help(d, "%lld or more would be best, but %s = %lld is uneven over %lld ranks and not cut: take %s = %lld",
+                  (long long)most, name, (long long)whole, (long long)ranks, name, (long long)(most * ranks));
     else
-        diag_help(d, "%lld or more would be best, but they must divide %s = %lld: take one of %s, or fewer stages",
-                  (long long)most, plan->mb_dim->name, (long long)size, divisors_text(size));
+        diag_help(d, "%lld or more would be best, but they must divide %s: take one of %s, or %s = %lld, or fewer stages",
+                  (long long)most, rows, divisors_text(size), name, (long long)(most * ranks));
 }
 
 void schedule(struct module *m)
@@ -60,5 +87,5 @@ void schedule(struct module *m)
         links_widen(p);
     p->bubble = t->complete ? timetable_bubble(t) : -1;
     if (t->complete)
-        warn_bubble(m->plan, p->bubble);
+        warn_bubble(m, p->bubble);
 }

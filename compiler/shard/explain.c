@@ -253,8 +253,16 @@ void explain_strict(struct sharding *s, int axis, const struct actor *a, int ope
     for (int k = 0; k < s->mesh->naxis; k++)         /* no line may name the axis in time */
         to.ax[k] = s->mesh->axis[k].time ? (struct sbp){ 0 } : to.ax[k];
     const char *asked = layout_text(v, &to, s->mesh);
-    diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), strcmp(asked, "{}") ? asked
-              : mem_printf("{%s: B}", s->mesh->axis[axis].name));
+    asked = strcmp(asked, "{}") ? asked : mem_printf("{%s: B}", s->mesh->axis[axis].name);
+    const struct fixed *said = s->fixed && v->id < arrlen(s->fixed) ? &s->fixed[v->id] : NULL;
+    const struct param *p = v->def ? node_param(v->def) : NULL;
+    const struct plan_line *line = p && p->line ? p->line : said ? said->line : NULL;
+    if (line) {                          /* a second line about it would contradict this one */
+        diag_label(d, line->span, "%s is laid out here", name_of(v));
+        diag_help(d, "have `sbp %s = %s` in that line, or leave out `strict`", line->pattern, asked);
+    } else {
+        diag_help(d, "ask for it: `sbp %s = %s`", name_of(v), asked);
+    }
 }
 
 /* Does the pattern stand for more than the blocks of one name? */

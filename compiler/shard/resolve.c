@@ -28,6 +28,21 @@ static bool first_refusal(struct sharding *s, struct span span)
     return true;
 }
 
+/* `sbp wte = {tp: S(V)}`, where wte is what the layer makes, of a parameter wte.weight[V, D]: that path, or NULL. */
+static const char *param_with(const struct sharding *s, const char *path, const char *dim)
+{
+    size_t n = strlen(path);
+    for (int i = 0; i < arrlen(s->m->params); i++) {
+        const struct param *p = s->m->params[i];
+        if (p->of || strncmp(p->path, path, n) || p->path[n] != '.')
+            continue;
+        for (int d = 0; d < p->ndim; d++)
+            if (p->dim[d]->name && !strcmp(p->dim[d]->name, dim))
+                return p->path;
+    }
+    return NULL;
+}
+
 static int find_dim(struct sharding *s, const struct target *t, const struct layout_part *part)
 {
     int found = -1, count = 0;
@@ -61,6 +76,8 @@ static int find_dim(struct sharding *s, const struct target *t, const struct lay
         diag_help(d, "say which one by its number, from 0: S(%d)", found);
     else if (suggest(part->dim_name, names))
         diag_help(d, "did you mean S(%s)?", suggest(part->dim_name, names));
+    else if (param_with(s, t->name, part->dim_name))
+        diag_help(d, "its parameter has it: write '%s'", param_with(s, t->name, part->dim_name));
     return -1;
 }
 
