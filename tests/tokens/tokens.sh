@@ -51,6 +51,12 @@ printf 'cd' >two.txt
 perl -e 'print "ab" x 500000' >long.txt
 timeout 20 "$tokens" long.txt --tokenizer "$here/level.json" -o long.bin || fail "a long word"
 
+# patterns that PCRE2 reads in another way than the reference cut as there (recorded: patterns.lengths), or are refused
+while IFS= read -r pattern; do
+    perl "$here/patterns.pl" "$here/patterns.text" "$pattern" "$work" "$tokens" || fail "$pattern"
+done <"$here/patterns.txt" >lengths
+cmp lengths "$here/patterns.lengths" || { diff lengths "$here/patterns.lengths" | head; fail "patterns cut in another way"; }
+
 # what is not byte-level BPE is refused by its name
 refused() {
     local words=$1; shift
@@ -67,11 +73,19 @@ other 's/"behavior":"Isolated"/"behavior":"Contiguous"/'; refused 'a Split with 
 other 's/"byte_fallback":false/"byte_fallback":true/'; refused 'a BPE with byte_fallback' "$text" --tokenizer other.json
 other 's/"lstrip":false/"lstrip":true/'; refused "the added token '<|endoftext|>' with lstrip" "$text" --tokenizer other.json
 other 's/"Regex":"\(\?i/"Regex":"((?i/'; refused 'cannot be used' "$text" --tokenizer other.json
+for odd in '[[:alpha:]]' '\\X' '(?m:.)' '(a){1,2}+' 'a(?i)b' '[]a]' '\\Qa'; do
+    ODD=$odd other 's/("Regex":")[^"]*(?:\\.[^"]*)*"/$1$ENV{ODD}"/'; refused 'flow-tokens does not know it' "$text" --tokenizer other.json
+done
 other 's/"merges":\[\[/"merges":[["zq","qz"],[/'; refused "merge 0 needs 'zq'" "$text" --tokenizer other.json
 head -c 900 "$here/split.json" >other.json; refused 'other.json:1' "$text" --tokenizer other.json
 printf 'caf\351' >latin.txt; refused 'latin.txt is no UTF-8 text: byte 3 is 0xe9' latin.txt --tokenizer "$here/split.json"
 perl -e 'print pack "v*", 5, 9999' >bad.bin; refused 'token 1 is 9999' --decode bad.bin --tokenizer "$here/split.json"
 refused "cannot read 'none.txt'" none.txt
+other 's/"truncation":null/"truncation":{"max_length":4}/; s/"dropout":null/"dropout":0.0/'
+"$tokens" "$text" --tokenizer other.json -o whole.bin || fail "a tokenizer.json that also says where to cut a model's input"
+cmp whole.bin split.bin || fail "truncation"
+if "$tokens" "$text" 2>err.txt; then fail "nothing was asked for, nothing was said"; fi
+grep -q 'usage' err.txt || fail "no usage: $(cat err.txt)"
 refused "no token '<end>'" "$text" --tokenizer "$here/split.json" --end '<end>'
 
 python=${FLOW_PYTHON:-python3}
@@ -85,6 +99,7 @@ if "$python" -c 'import tokenizers' 2>/dev/null; then
         done >got
         cmp got want || fail "$real: other ids than the package gives"
     done
+    "$python" "$here/train.py" --patterns | cmp - lengths || fail "patterns: other pieces than the package gives"
     echo "compared with the package"
 fi
 echo ok

@@ -2,6 +2,7 @@
 
     python3 train.py TEXT...        # files to train on; writes *.json, merges.txt and *.ids beside this script
     python3 train.py --check TEXT   # ids of TEXT by each tokenizer, one line each: NAME ID ID ..
+    python3 train.py --patterns     # for each pattern of patterns.txt the bytes of the pieces into which it cuts patterns.text
 """
 import json, os, sys
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -37,7 +38,16 @@ def train(name, texts):
     tokenizer.save(os.path.join(HERE, name + ".json"), pretty=False)
 
 
+def patterns():
+    text = read(os.path.join(HERE, "patterns.text"))
+    for pattern in read(os.path.join(HERE, "patterns.txt")).splitlines():
+        pieces = pre_tokenizers.Split(Regex(pattern), "isolated").pre_tokenize_str(text)
+        print(*(len(text[low:high].encode()) for _, (low, high) in pieces))
+
+
 def main():
+    if sys.argv[1] == "--patterns":
+        return patterns()
     check = sys.argv[1] == "--check"
     if not check:
         texts = [read(p) for p in sys.argv[1:]]

@@ -41,6 +41,9 @@ void bpe_load_pair(struct bpe *b, const char *vocab_json, const char *merges_txt
 void bpe_encode(struct bpe *b, const char *name, struct bytes text, struct ids *to);
 bool bpe_find(const struct bpe *b, const char *token, uint32_t *id);             /* as the text of the token reads */
 
+/* A pattern as the reference reads it, spelled for PCRE2 with PCRE2_UTF, UCP and MULTILINE; the caller frees it. */
+char *pattern_for_pcre2(const char *pattern);
+
 struct cutter *cutter_new(const char *pattern, bool literal, bool keep_matches, bool keep_gaps);
 /* Calls each for every piece of the text, in order. */
 void cutter_cut(struct cutter *c, struct bytes text, void (*each)(void *context, struct bytes piece), void *context);

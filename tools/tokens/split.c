@@ -1,5 +1,4 @@
-/* Cutting a text by a pattern, through PCRE2: \p classes and lookahead as in the patterns of tokenizers. White space is
- * spelt out, since PCRE2 counts U+180E as such and Unicode, with the reference, does not. */
+/* Cutting a text by a pattern, through PCRE2: \p classes and lookahead as in the patterns of tokenizers. */
 #include "bpe.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,43 +14,14 @@ struct cutter {
     bool keep_matches, keep_gaps;
 };
 
-#define BLANKS "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-
-/* \s and \S outside of and \s inside of [ ]. */
-static char *spell_blanks(const char *pattern)
-{
-    char *out = tokens_grow(NULL, strlen(pattern) * (sizeof BLANKS + 4) + 1), *p = out;
-    bool inside = false;
-    for (const char *s = pattern; *s; s++) {
-        if (*s == '\\' && s[1] == 's') {
-            p += sprintf(p, inside ? "%s" : "[%s]", BLANKS);
-            s++;
-        } else if (*s == '\\' && s[1] == 'S' && !inside) {
-            p += sprintf(p, "[^%s]", BLANKS);
-            s++;
-        } else if (*s == '\\' && s[1]) {
-            *p++ = *s++;
-            *p++ = *s;
-        } else {
-            if (*s == '[')
-                inside = true;
-            if (*s == ']')
-                inside = false;
-            *p++ = *s;
-        }
-    }
-    *p = 0;
-    return out;
-}
-
 struct cutter *cutter_new(const char *pattern, bool literal, bool keep_matches, bool keep_gaps)
 {
     struct cutter *c = tokens_grow(NULL, sizeof *c);
-    char *text = literal ? strcpy(tokens_grow(NULL, strlen(pattern) + 1), pattern) : spell_blanks(pattern);
+    char *text = literal ? strcpy(tokens_grow(NULL, strlen(pattern) + 1), pattern) : pattern_for_pcre2(pattern);
     int error;
     PCRE2_SIZE at;
     *c = (struct cutter){.keep_matches = keep_matches, .keep_gaps = keep_gaps};
-    c->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP),
+    c->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE),
                             &error, &at, NULL);
     if (!c->code) {
         PCRE2_UCHAR words[200];
@@ -85,12 +55,13 @@ void cutter_cut(struct cutter *c, struct bytes text, void (*each)(void *context,
             tokens_fail("cutting the text into words: %s", (char *)words);
         }
         const PCRE2_SIZE *m = pcre2_get_ovector_pointer(c->match);
-        if (m[1] == m[0]) {              /* nothing matched: no piece */
+        if (c->keep_gaps && m[0] > done)
+            each(context, (struct bytes){text.at + done, m[0] - done});
+        if (m[1] == m[0]) {              /* between two characters: no piece, but the text is cut there */
+            done = m[0];
             from = next_character(text, m[0]);
             continue;
         }
-        if (c->keep_gaps && m[0] > done)
-            each(context, (struct bytes){text.at + done, m[0] - done});
         if (c->keep_matches)
             each(context, (struct bytes){text.at + m[0], m[1] - m[0]});
         done = from = m[1];
