@@ -48,6 +48,7 @@ static char *read_entry(struct fl_st_entry *e, const char *file, const char *nam
     if (begin < 0 || end < begin || end > data_bytes || (bytes && end - begin != e->count * bytes))
         return fl_printf("%s: the data of %s do not fit its shape or the file (cut short?)", file, name);
     e->data = data + begin;
+    e->bytes = end - begin;
     return NULL;
 }
 

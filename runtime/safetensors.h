@@ -12,7 +12,7 @@ struct fl_st_entry {
     int ndim;
     int64_t shape[8];
     const uint8_t *data;
-    int64_t count;                       /* elements */
+    int64_t count, bytes;                /* elements; of data */
     bool used;                           /* for the caller */
 };
 struct fl_st_file {

@@ -4,7 +4,7 @@
  *     flow-diff A.safetensors B.safetensors [--rtol 1e-4] [--atol 1e-8] [--rename 'FROM=TO']... [--all]
  *
  * A tensor differs where |a - b| > atol + rtol * (its largest magnitude in B): rounding grows with the sums behind an
- * entry, not with the entry. NaN equals NaN only. --rename gives tensors of B the names of A; `*` in both stands for the
+ * entry, not with the entry. NaN equals NaN only. Tensors of whole numbers are compared byte by byte. --rename gives tensors of B the names of A; `*` in both stands for the
  * same text, the first for the first. Exit code 0: all common tensors agree; 1: one differs, or none is common; 2: bad
  * usage or files. */
 #define _GNU_SOURCE
@@ -61,7 +61,7 @@ struct settings {
     bool all;
 };
 struct result {
-    bool shapes, numbers;                /* the same shape; both hold numbers that can be read */
+    bool shapes, numbers, bytes;         /* the same shape; both hold numbers that can be read; the same type and bytes */
     int64_t beyond, first, worst;        /* entries beyond tolerance; the first and the furthest off */
     double largest_abs, largest_rel, scale;
 };
@@ -106,6 +106,7 @@ static struct result compare(const struct settings *s, const struct fl_st_entry 
     struct result r = { .first = -1 };
     r.shapes = a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape);
     r.numbers = fl_st_number(a) && fl_st_number(b);
+    r.bytes = !strcmp(a->dtype, b->dtype) && a->bytes == b->bytes && !memcmp(a->data, b->data, (size_t)a->bytes);
     if (!r.shapes || !r.numbers)
         return r;
     for (int64_t i = 0; i < b->count; i++) {
@@ -122,8 +123,8 @@ static struct result compare(const struct settings *s, const struct fl_st_entry 
             r.largest_abs = off;
             r.worst = i;
         }
-        if (off / fabs(y) > r.largest_rel)
-            r.largest_rel = off / fabs(y);
+        if (!(off / fabs(y) <= r.largest_rel))
+            r.largest_rel = isnan(y) ? INFINITY : off / fabs(y);
         if (off > s->atol + s->rtol * r.scale && r.beyond++ == 0)
             r.first = i;
     }
@@ -151,13 +152,16 @@ static void put_index(const struct fl_st_entry *e, int64_t i)
     printf("]");
 }
 
-static bool agrees(const struct result *r) { return r->shapes && r->numbers && !r->beyond; }
+/* "nan", where C prints "-nan" of some. */
+static double plain(double x) { return isnan(x) ? NAN : x; }
+
+static bool agrees(const struct result *r) { return r->shapes && (r->numbers ? !r->beyond : r->bytes); }
 
 static void put_result(const struct fl_st_entry *a, const struct fl_st_entry *b, const struct result *r)
 {
     printf("%s ", a->name);
     if (!r->shapes || !r->numbers) {
-        printf(r->shapes ? "cannot be compared: " : "has another shape: ");
+        printf(!r->shapes ? "has another shape: " : r->bytes ? "agrees byte by byte: " : "is not the same byte by byte: ");
         put_shape(a);
         printf(" and ");
         put_shape(b);
@@ -169,7 +173,7 @@ static void put_result(const struct fl_st_entry *a, const struct fl_st_entry *b,
     if (r->largest_abs > 0) {
         printf(" at ");
         put_index(a, r->worst);
-        printf(" (%.9g and %.9g)", fl_st_read(a, r->worst), fl_st_read(b, r->worst));
+        printf(" (%.9g and %.9g)", plain(fl_st_read(a, r->worst)), plain(fl_st_read(b, r->worst)));
     }
     printf(", max rel %.3g", r->largest_rel);
     if (r->beyond) {
