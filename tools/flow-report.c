@@ -141,12 +141,12 @@ static void table(FILE *to, const struct run *runs, int n)
         const struct run *r = &runs[k];
         size_t best = 0;
         for (size_t i = 1; i < r->eval.n; i++)
-            best = r->eval.y[i] < r->eval.y[best] ? i : best;
+            best = r->eval.y[i] < r->eval.y[best] || !isfinite(r->eval.y[best]) ? i : best;
         fputs("<tr><td>", to);
         chart_text(to, r->name);
         fprintf(to, "</td><td>%lld</td>", r->last);
         cell(to, "%.4f", r->loss.n ? r->loss.y[r->loss.n - 1] : NAN);
-        if (r->eval.n)
+        if (r->eval.n && isfinite(r->eval.y[best]))
             fprintf(to, "<td>%.4f at %.0f</td>", r->eval.y[best], r->eval.x[best]);
         else
             cell(to, "%.4f", NAN);
