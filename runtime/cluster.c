@@ -7,8 +7,10 @@
  * the median's of its kind (within a host, between hosts), or whose latency is above four times it. FL_SLOW_RANK=R:F makes rank R
  * look F times slower, for trying this out. */
 #include "cluster.h"
+#include "agree.h"
 #include "check.h"
 #include "report.h"
+#include "safetensors.h"
 #include "target.h"
 #include <errno.h>
 #include <jansson.h>
@@ -287,6 +289,7 @@ void fl_cluster_check(struct fl_run *run, const char *file)
     const char *text = getenv("FL_SLOW_RANK");
     if (text && sscanf(text, "%d:%lf", &slow, &factor) == 2 && slow == fl_rank_number)
         slower = factor;
+    fl_agree(fl_rank_number == 0 ? fl_st_refuse(file) : NULL);
     room = fl_see_room(2 * MOST_FLOATS * (int64_t)sizeof(float));
     char own[64] = "";
     gethostname(own, sizeof own - 1);

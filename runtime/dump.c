@@ -206,6 +206,8 @@ void fl_dump_start(struct fl_run *run, const char *patterns, const char *to)
         pattern[npattern++] = fl_printf("%s", one);
     }
     free(text);
+    if (npattern == 0)
+        fl_refuse("--dump '%s' names no value", patterns);
     for (int i = 0; i < npattern; i++) {
         const char *where = NULL;
         int mine = known(run, pattern[i], &where), most;

@@ -190,8 +190,8 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
     fl_measuring = fl_report_measures(o);
     trace(o, done, last);
-    fl_report_start(o, done);
-    fl_inspect_start(run, o, done);
+    fl_inspect_start(run, o, done, last);
+    fl_agree(fl_report_start(o, done));
     bool stop = false;
     int64_t reached = done;
     for (int64_t k = done; k < last && !stop; k++) {

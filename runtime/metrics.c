@@ -15,7 +15,7 @@ static const char *metrics_name;
 
 /* A run that died may have gone on behind its last checkpoint: those steps are made again, and stand in the file
  * once. */
-static void take_back(const char *name, int64_t done)
+static char *take_back(const char *name, int64_t done)
 {
     struct stat s;
     char *part = fl_printf("%s.part", name), *text = NULL;
@@ -28,28 +28,32 @@ static void take_back(const char *name, int64_t done)
         if (whole && (sscanf(text, "{\"step\": %lld", &step) != 1 || step <= done))
             fine = fputs(text, to) >= 0;
     }
+    char *complaint = NULL;
     if (from && ferror(from))
-        FL_FAIL("give another file with --metrics", "cannot read %s: %s", name, strerror(errno));
-    if (from && !to)
-        FL_FAIL("may files be made beside it?", "cannot write %s: %s", part, strerror(errno));
+        complaint = fl_printf("--metrics: cannot read %s: %s", name, strerror(errno));
     if (from)
         fclose(from);
-    if (to && (fclose(to) || !fine || rename(part, name)))
-        FL_FAIL("is the disk full?", "cannot write %s: %s", part, strerror(errno));
+    if (from && !to)
+        complaint = fl_printf("--metrics: cannot write %s: %s", part, strerror(errno));
+    if (to && (fclose(to) || !fine || (!complaint && rename(part, name))))
+        complaint = fl_printf("--metrics: cannot write %s: %s", part, strerror(errno));
+    if (to && complaint)
+        remove(part);
     free(text);
     free(part);
+    return complaint;
 }
 
-void fl_metrics_start(const char *name, int64_t done)
+char *fl_metrics_start(const char *name, int64_t done)
 {
     metrics_name = name;
     if (!name)
-        return;
-    if (done > 0)
-        take_back(name, done);
+        return NULL;
+    char *complaint = done > 0 ? take_back(name, done) : NULL;
+    if (complaint)
+        return complaint;
     metrics = fopen(name, done > 0 ? "a" : "w");
-    if (!metrics)
-        FL_FAIL("does its directory exist?", "cannot write %s: %s", name, strerror(errno));
+    return metrics ? NULL : fl_printf("--metrics: cannot write %s: %s", name, strerror(errno));
 }
 
 /* JSON has no NaN and no infinity. */

@@ -3,7 +3,8 @@
 #ifndef FL_METRICS_H
 #define FL_METRICS_H
 #include "report.h"
-void fl_metrics_start(const char *name, int64_t done);       /* name NULL: no file, and the others do nothing */
+/* name NULL: no file, and the others do nothing. NULL, or why the file cannot be written. */
+char *fl_metrics_start(const char *name, int64_t done);
 void fl_metrics_step(const struct fl_report_step *s);
 void fl_metrics_evaluation(const struct fl_report_evaluation *e);
 void fl_metrics_warning(int64_t step, const char *text);

@@ -2,6 +2,7 @@
  * late. */
 #include "prometheus.h"
 #include "check.h"
+#include "safetensors.h"
 #include "slow.h"
 #include <errno.h>
 #include <math.h>
@@ -17,15 +18,14 @@ static struct fl_report_step now;        /* the last one, its load copied */
 static struct fl_load load;
 static bool fresh;                       /* it is not in the file yet */
 
-void fl_prometheus_start(const char *file)
+char *fl_prometheus_start(const char *file)
 {
+    char *complaint = file ? fl_st_refuse(file) : NULL;      /* better now than after the first step */
+    if (!file || complaint)
+        return complaint ? fl_printf("--prometheus: %s", complaint) : NULL;
     name = file;
-    if (!name)
-        return;
     beside = fl_printf("%s.part", name);
-    FILE *f = fopen(beside, "w");                    /* better now than after the first step */
-    if (!f || fclose(f) || remove(beside))
-        FL_FAIL("does its directory exist?", "cannot write %s: %s", beside, strerror(errno));
+    return NULL;
 }
 
 static void head(FILE *to, const char *metric, const char *help)

@@ -4,7 +4,8 @@
 #ifndef FL_PROMETHEUS_H
 #define FL_PROMETHEUS_H
 #include "report.h"
-void fl_prometheus_start(const char *name);          /* NULL: no file, and the others do nothing */
+/* name NULL: no file, and the others do nothing. NULL, or why the file cannot be written. */
+char *fl_prometheus_start(const char *name);
 void fl_prometheus_step(const struct fl_report_step *s);
 void fl_prometheus_evaluation(const struct fl_report_evaluation *e);
 void fl_prometheus_stop(void);

@@ -35,16 +35,20 @@ bool fl_report_measures(const struct fl_options *o)
     return !o->quiet || o->metrics || o->trace || o->prometheus || o->tensorboard;
 }
 
-void fl_report_start(const struct fl_options *o, int64_t done)
+/* The metrics last: what an earlier run wrote there goes only when all is well. */
+char *fl_report_start(const struct fl_options *o, int64_t done)
 {
     if (fl_rank_number != 0)
-        return;
+        return NULL;
     live = watched();
     quiet = o->quiet;
-    fl_metrics_start(o->metrics, done);
-    fl_prometheus_start(o->prometheus);
-    fl_tensorboard_start(o->tensorboard, done);
+    char *complaint = fl_prometheus_start(o->prometheus);
+    complaint = complaint ? complaint : fl_tensorboard_start(o->tensorboard, done);
+    return complaint ? complaint : fl_metrics_start(o->metrics, done);
 }
+
+/* "nan", where C prints "-nan" of some. */
+static double plain(double x) { return isnan(x) ? NAN : x; }
 
 static void end_line(void)
 {
@@ -78,7 +82,7 @@ static void watch_numbers(const struct fl_report_step *s)
         if (!lost.skipped++) {
             lost.first_skipped = s->step;
             fl_report_note("step %lld is skipped: the gradient norm is %g; weights and states stay as they were%s",
-                           (long long)s->step, s->norm, s->loss_scale > 0 ? ", the loss scale is halved" : "");
+                           (long long)s->step, plain(s->norm), s->loss_scale > 0 ? ", the loss scale is halved" : "");
         }
         return;
     }
@@ -87,7 +91,7 @@ static void watch_numbers(const struct fl_report_step *s)
         fl_report_note(
             "warning: step %lld: %s is %g; the weights may be lost (lower lr, clip_norm, or a longer warmup)",
             (long long)s->step, s->has_loss && !isfinite(s->loss) ? "the loss" : "the gradient norm",
-            s->has_loss && !isfinite(s->loss) ? s->loss : s->norm);
+            plain(s->has_loss && !isfinite(s->loss) ? s->loss : s->norm));
     }
 }
 
@@ -131,9 +135,9 @@ static void step_line(const struct fl_report_step *s, double left)
     char eta[32];
     printf("%sstep %lld/%lld", live ? "\r\033[?7l" : "", (long long)s->step, (long long)s->last);
     if (s->has_loss)
-        printf("  loss %.6f", s->loss);
+        printf("  loss %.6f", plain(s->loss));
     if (s->has_norm)
-        printf("  norm %.4f", s->norm);
+        printf("  norm %.4f", plain(s->norm));
     printf("  lr %.2e  %.0f tok/s", s->lr, s->tokens_per_s);
     if (isfinite(s->mfu))
         printf("  mfu %.3g%%", 100 * s->mfu);
@@ -174,11 +178,11 @@ void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, 
     };
     for (int i = 0; i < fl_program.ndata; i++)
         e.tokens |= fl_program.data[i].entry == FL_EVALUATE && fl_program.data[i].reader == FL_READER_NEXT_TOKEN;
-    printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, loss);
+    printf("evaluate %lld/%lld  loss %.6f", (long long)step, (long long)last, plain(loss));
     if (e.tokens)
-        printf("  perplexity %.4f", exp(loss));
+        printf("  perplexity %.4f", plain(exp(loss)));
     for (int i = 0; i < nmetric; i++)
-        printf("  %s %.6g", name[i], value[i]);
+        printf("  %s %.6g", name[i], plain(value[i]));
     printf("\n");
     fflush(stdout);
     fl_metrics_evaluation(&e);

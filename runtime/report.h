@@ -30,8 +30,9 @@ struct fl_report_evaluation {
 };
 /* Does something of a run with these options show where its time goes? */
 bool fl_report_measures(const struct fl_options *o);
-/* done: steps of an earlier run that this one goes on from. What its metrics say of later ones is taken out. */
-void fl_report_start(const struct fl_options *o, int64_t done);
+/* done: steps of an earlier run that this one goes on from. What its metrics say of later ones is taken out. NULL, or which
+ * of the files cannot be written. */
+char *fl_report_start(const struct fl_options *o, int64_t done);
 void fl_report_step(struct fl_report_step *s);
 void fl_report_evaluation(int64_t step, int64_t last, double loss, int nmetric, const char *const *name,
                           const double *value);

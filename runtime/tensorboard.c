@@ -130,21 +130,22 @@ static void put_summary(int64_t step, struct message *summary)
 
 /* ---- files ---- */
 
-void fl_tensorboard_start(const char *folder, int64_t done)
+char *fl_tensorboard_start(const char *folder, int64_t done)
 {
     static const char version[] = "brain.Event:2";
     char host[64] = "";
     if (!folder)
-        return;
+        return NULL;
     gethostname(host, sizeof host - 1);
     name = fl_printf("%s/events.out.tfevents.%010lld.%s.%d", folder, (long long)time(NULL), host, (int)getpid());
     if ((mkdir(folder, 0777) && errno != EEXIST) || !(file = fopen(name, "wb")))
-        FL_FAIL("does the folder that it is in exist?", "cannot write into %s: %s", folder, strerror(errno));
+        return fl_printf("--tensorboard: cannot write into %s: %s", folder, strerror(errno));
     put_event(0, 3, version, strlen(version));
     if (done > 0) {                      /* SessionLog: status START; readers drop what they have from this step on */
         static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
         put_event((double)done + 1, 7, start, sizeof start);
     }
+    return NULL;
 }
 
 void fl_tensorboard_step(const struct fl_report_step *s)

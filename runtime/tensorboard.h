@@ -4,7 +4,8 @@
 #ifndef FL_TENSORBOARD_H
 #define FL_TENSORBOARD_H
 #include "report.h"
-void fl_tensorboard_start(const char *folder, int64_t done);         /* NULL: no files, and the others do nothing */
+/* folder NULL: no files, and the others do nothing. NULL, or why none can be written there. */
+char *fl_tensorboard_start(const char *folder, int64_t done);
 void fl_tensorboard_step(const struct fl_report_step *s);
 void fl_tensorboard_evaluation(const struct fl_report_evaluation *e);
 void fl_tensorboard_stop(void);

@@ -1,9 +1,11 @@
 /* Collecting spans, and writing them: rank 0 gets each rank's part in turn and puts all of them into one file,
  * written beside and renamed. Clocks of ranks differ by what skew.c measures just before. */
 #include "trace.h"
+#include "agree.h"
 #include "check.h"
 #include "options.h"
 #include "report.h"
+#include "safetensors.h"
 #include "skew.h"
 #include "target.h"
 #include <errno.h>
@@ -76,9 +78,13 @@ void fl_trace_input(double seconds)
 
 void fl_trace_start(const struct fl_options *o, int64_t from, int64_t to)
 {
+    char *complaint = o->trace && !fl_rank_number ? fl_st_refuse(o->trace) : NULL;
+    fl_agree(complaint ? fl_printf("--trace: %s", complaint) : NULL);
     name = to > from ? o->trace : NULL;
     first = from;
     last = to;
+    if (o->trace && !name)
+        fl_report_note("--trace: there is no step to trace, %s is not written", o->trace);
 }
 
 void fl_trace_step(const struct fl_run *run)
@@ -208,22 +214,26 @@ static void merge(char *own, size_t bytes)
 {
     char *beside = fl_printf("%s.part", name);
     FILE *to = fopen(beside, "w");
-    if (!to)
-        FL_FAIL("does its directory exist?", "cannot write %s: %s", beside, strerror(errno));
-    fprintf(to, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"program\": ");
-    text(to, fl_program.name, strlen(fl_program.name));
-    fprintf(to, ", \"plan\": ");
-    text(to, fl_program.plan, strlen(fl_program.plan));
-    fprintf(to, ", \"target\": \"%s\"},\n\"traceEvents\": [\n", fl_target_name);
-    bool fine = fwrite(own, 1, bytes, to) == bytes;
+    bool fine = to != NULL;
+    if (fine) {
+        fprintf(to, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"program\": ");
+        text(to, fl_program.name, strlen(fl_program.name));
+        fprintf(to, ", \"plan\": ");
+        text(to, fl_program.plan, strlen(fl_program.plan));
+        fprintf(to, ", \"target\": \"%s\"},\n\"traceEvents\": [\n", fl_target_name);
+        fine = fwrite(own, 1, bytes, to) == bytes;
+    }
     for (int r = 1; r < fl_program.nranks; r++) {
         char *text_of_r = receive_part(r, &bytes);
-        fine &= fprintf(to, ",\n") > 0 && fwrite(text_of_r, 1, bytes, to) == bytes;
+        fine = fine && fprintf(to, ",\n") > 0 && fwrite(text_of_r, 1, bytes, to) == bytes;
         free(text_of_r);
     }
-    fine &= fprintf(to, "\n]}\n") > 0;
-    if (fclose(to) || !fine || rename(beside, name))
-        FL_FAIL("is the disk full?", "cannot write %s: %s", name, strerror(errno));
+    fine = fine && fprintf(to, "\n]}\n") > 0;
+    fine = (!to || !fclose(to)) && fine && !rename(beside, name);
+    if (!fine) {                         /* no reason to end a run */
+        fl_report_note("cannot write %s: %s", name, strerror(errno));
+        remove(beside);
+    }
     free(beside);
 }
 
