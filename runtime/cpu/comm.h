@@ -25,4 +25,7 @@ void fl_comm_queued(fl_comm *c, uint64_t ticket);
 void fl_comm_started(fl_comm *c, MPI_Request request, int *counts);    /* counts are freed at its end */
 void fl_posts_poll(void);
 void fl_posts_stop(void);
+void fl_gathers_poll(void);              /* gathers in two halves */
+void fl_gathers_stop(void);
+void fl_short_ops_free(void);            /* what MPI was told of bf16 and f16 */
 #endif

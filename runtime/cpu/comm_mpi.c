@@ -1,78 +1,16 @@
-/* Collectives on host memory: where all ranks of a communicator share some, through it (shared.c), else over MPI. A tensor that is cut along an inner dim is packed into rank order first, or
- * unpacked after, in scratch memory. Reductions run in pieces of fixed size, which MPI does faster than one large
- * message; piece sizes depend on extents only, so equal runs add in equal order. */
+/* Collectives on host memory: where all ranks of a communicator share some, through it (shared.c), else over MPI. A tensor
+ * that is cut along an inner dim is packed into rank order first, or unpacked after, in scratch memory. Reductions run in
+ * pieces of fixed size, which MPI does faster than one large message; piece sizes depend on extents only, so equal runs
+ * add in equal order. */
 #include "comm.h"
 #include "shared.h"
-#include "../times.h"
-#include "../trace.h"
 #include <limits.h>
 #include <stdlib.h>
 
-enum { PIECE = 1 << 18, AT_ONCE = 4 };   /* floats in one reduction; pieces of a collective in one look */
+enum { PIECE = 1 << 18 };                /* floats in one reduction */
 
-static struct fl_comm **all;
-static int nall;
 static struct started { const void *whole; MPI_Request request; uint64_t ticket; } *started;      /* gathers under way */
 static int nstarted, started_room;
-
-double fl_comm_begin(const char *peers)
-{
-    fl_waiting(peers);
-    return MPI_Wtime();
-}
-
-void fl_comm_end(double start, int kind)
-{
-    double end = MPI_Wtime();
-    fl_comm_add(kind, end - start);
-    fl_waiting(NULL);
-    if (fl_tracing)
-        fl_trace_call(start, end);
-}
-
-void fl_comm_kind(struct fl_comm *c, int kind) { c->kind = kind; }
-
-/* Blocking calls follow each other: all communicators pack in the same. */
-void fl_comm_room(struct fl_comm *c, const struct fl_room *room)
-{
-    (void)c;
-    if (room->first)
-        fl_scratch(FL_SCRATCH_SEND, room->first);
-    if (room->second)
-        fl_scratch(FL_SCRATCH_RECV, room->second);
-}
-
-void fl_comms_start(int streams) { (void)streams; }
-
-struct fl_comm *fl_comm_new(const char *name, int colour, int key, int size)
-{
-    MPI_Comm mpi;
-    FL_MPI(MPI_Comm_split(MPI_COMM_WORLD, colour < 0 ? MPI_UNDEFINED : colour, key, &mpi));
-    if (colour < 0)
-        return NULL;
-    struct fl_comm *c = fl_alloc(sizeof *c);
-    c->mpi = mpi;
-    c->name = name;
-    FL_MPI(MPI_Comm_rank(mpi, &c->rank));
-    FL_MPI(MPI_Comm_size(mpi, &c->size));
-    if (c->size != size)
-        FL_FAIL("the program's tables are damaged: compile it again", "communicator %s has %d ranks, not %d", name,
-                c->size, size);
-    char *text = fl_alloc(16 + 8 * c->size);
-    int *world = fl_alloc(c->size * (int64_t)sizeof(int)), at = fl_rank_number;
-    FL_MPI(MPI_Allgather(&at, 1, MPI_INT, world, 1, MPI_INT, mpi));
-    int length = sprintf(text, "ranks");
-    for (int i = 0; i < c->size && i < 32; i++)
-        length += sprintf(text + length, " %d", world[i]);
-    free(world);
-    c->peers = text;
-    c->shared = fl_shared_new(mpi, c->rank, c->size);
-    all = realloc(all, (size_t)(nall + 1) * sizeof *all);
-    if (!all)
-        FL_FAIL(NULL, "out of memory");
-    all[nall++] = c;
-    return c;
-}
 
 /* MPI knows no short float: they travel as 16 bits with operations of our own, f32 inside. */
 #define TYPE(T)                                                                                                        \
@@ -115,36 +53,12 @@ static MPI_Op short_op(enum fl_type t, enum fl_reduce kind)
     return *op;
 }
 
-static void short_ops_free(void)
+void fl_short_ops_free(void)
 {
     for (int i = 0; i < 6; i++)
         if (short_ops[i / 3][i % 3])
             FL_MPI(MPI_Op_free(&short_ops[i / 3][i % 3]));
 }
-
-void fl_comm_stop(void)
-{
-    fl_links_stop();
-    fl_posts_stop();
-    for (int i = 0; i < nall; i++) {
-        fl_shared_free(all[i]->shared);
-        FL_MPI(MPI_Comm_free(&all[i]->mpi));
-        free(all[i]->peers);
-        free(all[i]->counts[0]);
-        free(all[i]->counts[1]);
-        free(all[i]);
-    }
-    free(all);
-    all = NULL;
-    nall = 0;
-    free(started);
-    started = NULL;
-    nstarted = started_room = 0;
-    short_ops_free();
-}
-
-int fl_comm_rank(const fl_comm *c) { return c->rank; }
-int fl_comm_size(const fl_comm *c) { return c->size; }
 
 static MPI_Op op_of(enum fl_reduce kind) { return kind == FL_SUM ? MPI_SUM : kind == FL_MAX ? MPI_MAX : MPI_MIN; }
 
@@ -408,16 +322,19 @@ void fl_gather_wait(fl_comm *c, const void *whole)
     started[i] = started[--nstarted];
 }
 
-void fl_comms_poll(void)
+void fl_gathers_poll(void)
 {
     int done;
-    for (int i = 0; i < nall; i++)
-        if (all[i]->shared)
-            fl_shared_progress(all[i]->shared, AT_ONCE);
-    fl_posts_poll();
     for (int i = 0; i < nstarted; i++)
         if (started[i].request != MPI_REQUEST_NULL)
             FL_MPI(MPI_Test(&started[i].request, &done, MPI_STATUS_IGNORE));
+}
+
+void fl_gathers_stop(void)
+{
+    free(started);
+    started = NULL;
+    nstarted = started_room = 0;
 }
 
 void fl_all_to_all(fl_comm *c, void *dst, const void *src, int64_t outer, int64_t a, int64_t middle, int64_t b,
