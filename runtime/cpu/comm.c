@@ -1,9 +1,10 @@
 /* Communicators: groups of ranks, made at the start. Each has an MPI communicator and, where all its ranks are on one host,
  * memory that they share. */
-#include "comm.h"
+#include "collective.h"
 #include "shared.h"
 #include "../times.h"
 #include "../trace.h"
+#include <sched.h>
 #include <stdlib.h>
 
 enum { AT_ONCE = 4 };                    /* pieces of a collective in one look */
@@ -85,7 +86,6 @@ void fl_comm_stop(void)
     free(all);
     all = NULL;
     nall = 0;
-    fl_gathers_stop();
     fl_short_ops_free();
 }
 
@@ -98,5 +98,26 @@ void fl_comms_poll(void)
         if (all[i]->shared)
             fl_shared_progress(all[i]->shared, AT_ONCE);
     fl_posts_poll();
-    fl_gathers_poll();
+}
+
+/* A peer may need this rank in shared memory before it comes to what is waited for here. */
+void fl_comm_wait(MPI_Request *request, MPI_Status *status)
+{
+    for (bool busy = true; busy;) {
+        int done = 0;
+        bool moved = busy = false;
+        for (int i = 0; i < nall; i++)
+            if (all[i]->shared && !fl_shared_idle(all[i]->shared)) {
+                moved |= fl_shared_progress(all[i]->shared, AT_ONCE);
+                busy = true;
+            }
+        if (busy) {
+            FL_MPI(MPI_Test(request, &done, status));
+            if (done)
+                return;
+            if (!moved)
+                sched_yield();
+        }
+    }
+    FL_MPI(MPI_Wait(request, status));
 }

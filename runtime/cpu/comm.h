@@ -25,7 +25,6 @@ void fl_comm_queued(fl_comm *c, uint64_t ticket);
 void fl_comm_started(fl_comm *c, MPI_Request request, int *counts);    /* counts are freed at its end */
 void fl_posts_poll(void);
 void fl_posts_stop(void);
-void fl_gathers_poll(void);              /* gathers in two halves */
-void fl_gathers_stop(void);
-void fl_short_ops_free(void);            /* what MPI was told of bf16 and f16 */
+void fl_gather_started(const void *whole, MPI_Request request, uint64_t ticket);     /* in two halves: the first */
+void fl_comm_wait(MPI_Request *request, MPI_Status *status);     /* .. and helps those who share memory with this rank */
 #endif

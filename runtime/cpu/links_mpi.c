@@ -99,7 +99,7 @@ void fl_send(fl_link *l, const void *src, int64_t bytes)
     double start = fl_comm_begin(l->peers);
     int slot = l->next;
     l->next = (slot + 1) % l->slots;
-    FL_MPI(MPI_Wait(&l->request[slot], MPI_STATUS_IGNORE));
+    fl_comm_wait(&l->request[slot], MPI_STATUS_IGNORE);
     memcpy(l->buffer + slot * l->bytes, src, (size_t)bytes);
     FL_MPI(MPI_Isend(l->buffer + slot * l->bytes, (int)bytes, MPI_BYTE, l->peer, l->tag, world, &l->request[slot]));
     fl_comm_end(start, l->kind);
@@ -112,7 +112,7 @@ void fl_recv(fl_link *l, void *dst, int64_t bytes)
     int slot = l->next, got = 0;
     l->next = (slot + 1) % l->slots;
     MPI_Status status;
-    FL_MPI(MPI_Wait(&l->request[slot], &status));
+    fl_comm_wait(&l->request[slot], &status);
     FL_MPI(MPI_Get_count(&status, MPI_BYTE, &got));
     if (got != bytes)
         FL_FAIL("the two stages disagree: compile the program again",

@@ -1,5 +1,6 @@
 /* Collectives in two points. Between fl_post and fl_posted they are queued in shared memory, or started with MPI; fl_await
- * helps until they have ended. In between they go on when fl_poll looks at them. */
+ * helps until they have ended. In between they go on when fl_poll looks at them. fl_gather_start and fl_gather_wait are the
+ * same for one gather. */
 #include "comm.h"
 #include "shared.h"
 #include <sched.h>
@@ -7,6 +8,8 @@
 
 struct pending { const fl_comm *comm; MPI_Request request; int *counts; uint64_t number; };
 
+static struct gather { const void *whole; MPI_Request request; uint64_t ticket; } *gathers;       /* under way */
+static int ngathers, gathers_room;
 static struct pending *pending;          /* started with MPI, in that order */
 static int npending, room;
 static uint64_t *tickets;                /* by number: what has been posted with it last */
@@ -85,7 +88,7 @@ void fl_await(fl_comm *c, int number)
     double start = fl_comm_begin(c->peers);
     for (int i = 0; i < npending;)
         if (pending[i].comm == c && pending[i].number <= ticket) {
-            FL_MPI(MPI_Wait(&pending[i].request, MPI_STATUS_IGNORE));
+            fl_comm_wait(&pending[i].request, MPI_STATUS_IGNORE);
             drop(i);
         } else {
             i++;
@@ -93,12 +96,49 @@ void fl_await(fl_comm *c, int number)
     fl_comm_end(start, c->kind);
 }
 
-void fl_posts_poll(void)
+void fl_gather_started(const void *whole, MPI_Request request, uint64_t ticket)
+{
+    if (ngathers == gathers_room) {
+        gathers_room = gathers_room ? 2 * gathers_room : 16;
+        gathers = realloc(gathers, (size_t)gathers_room * sizeof *gathers);
+        if (!gathers)
+            FL_FAIL(NULL, "out of memory");
+    }
+    gathers[ngathers++] = (struct gather){ whole, request, ticket };
+}
+
+void fl_gather_wait(fl_comm *c, const void *whole)
+{
+    if (c->size == 1)
+        return;
+    int i = 0;
+    while (i < ngathers && gathers[i].whole != whole)
+        i++;
+    if (i == ngathers)
+        FL_FAIL("compile the program again", "a gather is waited for that was not started");
+    if (c->shared)
+        help(c, gathers[i].ticket);
+    else {
+        double start = fl_comm_begin(c->peers);
+        fl_comm_wait(&gathers[i].request, MPI_STATUS_IGNORE);
+        fl_comm_end(start, c->kind);
+    }
+    gathers[i] = gathers[--ngathers];
+}
+
+static void test(MPI_Request *request)
 {
     int done;
+    if (*request != MPI_REQUEST_NULL)
+        FL_MPI(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+}
+
+void fl_posts_poll(void)
+{
     for (int i = 0; i < npending; i++)
-        if (pending[i].request != MPI_REQUEST_NULL)
-            FL_MPI(MPI_Test(&pending[i].request, &done, MPI_STATUS_IGNORE));
+        test(&pending[i].request);
+    for (int i = 0; i < ngathers; i++)
+        test(&gathers[i].request);
 }
 
 void fl_posts_stop(void)
@@ -107,7 +147,9 @@ void fl_posts_stop(void)
         free(pending[i].counts);
     free(pending);
     free(tickets);
+    free(gathers);
     pending = NULL;
     tickets = NULL;
-    npending = room = ntickets = 0;
+    gathers = NULL;
+    npending = room = ntickets = ngathers = gathers_room = 0;
 }
