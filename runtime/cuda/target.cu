@@ -1,12 +1,14 @@
 /* The cuda target: picks the device, owns the arena, the compute stream and the workspaces. Bytes for the arena go through
  * a ring of pinned host buffers, so that a step that reads its inputs need not wait for the device. */
 #include "../target.h"
+#include "../agree.h"
 #include "../check.h"
 #include "clock.h"
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern "C" const char *const fl_target_name = "cuda";
 
@@ -85,12 +87,16 @@ extern "C" void *fl_see_room(int64_t bytes)
 extern "C" void fl_target_start(int local_rank, int local_size)
 {
     int devices = 0;
+    char host[64] = "", *complaint = NULL;
+    gethostname(host, sizeof host - 1);
     cudaError_t status = cudaGetDeviceCount(&devices);
     if (status != cudaSuccess || devices == 0)
-        fl_refuse("no CUDA device here (%s); run on a machine with a GPU, or compile with --target cpu",
-                  status == cudaSuccess ? "none is visible" : cudaGetErrorString(status));
-    if (local_size > devices)
-        fl_refuse("%d ranks on this host but %d CUDA devices; start one rank per device", local_size, devices);
+        complaint = fl_printf("no CUDA device here (rank %d on %s: %s); run on a machine with a GPU, or compile with --target cpu",
+                              fl_rank_number, host, status == cudaSuccess ? "none is visible" : cudaGetErrorString(status));
+    else if (local_size > devices)
+        complaint = fl_printf("%d ranks on %s but %d CUDA device%s; start one rank per device", local_size, host, devices,
+                              devices == 1 ? "" : "s");
+    fl_agree(complaint);                 /* hosts differ: whichever lacks a device speaks */
     FL_CUDA(cudaSetDevice(local_rank));
     FL_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
 }

@@ -23,6 +23,16 @@ if [ "$target" = cuda ]; then
     for primitive in shuffle barrier 'matrix load' 'matrix of bf16' 'matrix of f16'; do
         grep -q "$primitive .*: ok$" "$work/said" || { echo "$primitive was not tried"; exit 1; }
     done
+    # hosts that lack devices: one line, of the rank that sees it, and no waiting for the others
+    lacks() { # WORDS, devices of rank 0, devices of rank 1
+        local status=0
+        timeout 60 mpirun --oversubscribe -n 1 -x FL_DOUBLE_DEVICES="$2" "$program" --quiet : -n 1 -x FL_DOUBLE_DEVICES="$3" "$program" \
+            --quiet >"$work/said" 2>&1 || status=$?
+        [ $status = 3 ] && [ "$(grep -c '^flow: ' "$work/said")" = 1 ] && grep -q "^flow: $1" "$work/said" ||
+            { cat "$work/said"; echo "$2 and $3 devices: exit code $status"; exit 1; }
+    }
+    lacks "no CUDA device here (rank 1 on .*); run on a machine with a GPU, or compile with --target cpu" 2 0
+    lacks "2 ranks on .* but 1 CUDA device; start one rank per device" 2 1
     rm -rf "$work"
     exit
 fi
