@@ -46,4 +46,8 @@ fi
 # without nvcc: what is missing, and what to do
 if make -C "$work/out" -B NVCC=/nowhere/nvcc >"$work/said" 2>&1; then fail "make without nvcc succeeds"; fi
 grep -q 'nvcc is missing.*--target cpu' "$work/said" || { cat "$work/said"; fail "make without nvcc is unclear"; }
+# without NCCL: a compiler that does not find it
+printf '#!/bin/sh\nexit 1\n' >"$work/none" && chmod +x "$work/none"
+if make -C "$work/out" -B NVCC="$work/none" >"$work/said" 2>&1; then fail "make without NCCL succeeds"; fi
+grep -q 'NCCL is missing.*libnccl-dev' "$work/said" || { cat "$work/said"; fail "make without NCCL is unclear"; }
 rm -rf "$work"
