@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # launch.sh FLOWC REPO WORK CASE: DIR/launch.
 #   plain    it runs the plan's ranks, and its exit code is theirs
-#   asked    SIGTERM to it, once and twice: a checkpoint, exit code 0
+#   asked    SIGTERM to it, once and twice, or its terminal goes: a checkpoint, exit code 0, and nobody is left behind
 #   retries  a rank is killed twice: it starts from the last checkpoint, and ends with the bits of an undisturbed run
 #   damaged  the last checkpoint is: it goes on from the one before; what is refused is not tried again
 #   on_loss  a rank is killed: it goes on under another plan with fewer ranks, and hosts that do not answer are left out
@@ -53,7 +53,13 @@ asked)
     grep -q '^flow: asked to stop' out && [ -e ck/latest ] || { cat out; fail "no checkpoint"; }
     # timeout signals it twice: once itself, once with its group
     timeout --preserve-status 4 "$work/dp2/launch" --data tokens.bin --save twice --quiet >out 2>&1 || { cat out; fail "exit code $? under timeout"; }
-    grep -q '^flow: asked to stop' out && [ -e twice/latest ] || { cat out; fail "no checkpoint under timeout"; } ;;
+    grep -q '^flow: asked to stop' out && [ -e twice/latest ] || { cat out; fail "no checkpoint under timeout"; }
+    # its terminal goes
+    "$work/dp2/launch" --data tokens.bin --save hung --quiet >out 2>&1 &
+    sleep 2
+    kill -HUP $!
+    wait $! || { cat out; fail "exit code $? without a terminal"; }
+    [ -e hung/latest ] && [ -z "$(pids)" ] || { cat out; fail "a terminal that goes: $(pids)"; } ;;
 retries)
     plans dp2_tp2
     run dp2_tp2 --steps 1600 --save whole || fail "run"
