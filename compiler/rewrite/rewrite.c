@@ -14,4 +14,5 @@ void rewrite(struct module *m)
             clear_padding(m->graph[e]);
             split_backward(m->graph[e]);
         }
+    warn_unread(m);
 }

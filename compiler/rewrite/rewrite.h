@@ -5,6 +5,7 @@
 #include <string.h>
 
 void replace_nodes(struct graph *g);     /* replace.c: identities go, ops with lower become their parts */
+void warn_unread(struct module *m);      /* unread.c: states that nothing reads, once what is dead has gone */
 void remove_dead(struct graph *g);       /* dead.c: what no effect needs goes */
 void set_precision(struct graph *g);     /* precision.c: the type every tensor is held in */
 void join_losses(struct graph *g);       /* loss.c: a loss is made without its logits, where nothing else reads them */
