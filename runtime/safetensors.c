@@ -167,7 +167,7 @@ static void check_write(const struct fl_st_writer *w, bool ok)
 
 char *fl_st_header(int n, const struct fl_st_entry *entries, int64_t *bytes)
 {
-    json_t *root = json_object();
+    json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");     /* without it some readers refuse the file */
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
         json_t *shape = json_array();

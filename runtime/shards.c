@@ -90,6 +90,9 @@ char *fl_shards_of(const char *path, int *n, const char ***names)
         char *whole = fl_printf("%s/model.safetensors", path);
         if (access(index, R_OK) && access(whole, R_OK))
             return fl_printf("%s is a folder without model.safetensors.index.json or model.safetensors", path);
+        if (!access(index, R_OK) && !access(whole, R_OK))
+            return fl_printf("%s holds model.safetensors and model.safetensors.index.json, of which one may be older: name the one "
+                             "that is meant", path);
         return fl_shards_of(access(index, R_OK) ? whole : index, n, names);
     }
     if (length > 5 && !strcmp(path + length - 5, ".json"))

@@ -257,6 +257,12 @@ shards)
         run single --steps 0 --load $from --export back.safetensors
         cmp whole.safetensors back.safetensors || fail "$from is read otherwise"
     done
+    for f in whole.safetensors hf/model-*; do              # as PyTorch's readers want it
+        head -c 50 "$f" | grep -aq '{"__metadata__":{"format":"pt"}' || fail "$f does not say its format"
+    done
+    cp whole.safetensors hf/model.safetensors              # of another day, say
+    refused 'hf holds model.safetensors and model.safetensors.index.json' single --load hf
+    rm hf/model.safetensors
     rm hf/model-00002-of-*
     refused 'cannot open hf/model-00002-of' single --load hf
     refused 'is a folder without model.safetensors.index.json' single --load . ;;
