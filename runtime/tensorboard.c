@@ -141,10 +141,9 @@ char *fl_tensorboard_start(const char *folder, int64_t done)
     if ((mkdir(folder, 0777) && errno != EEXIST) || !(file = fopen(name, "wb")))
         return fl_printf("--tensorboard: cannot write into %s: %s", folder, strerror(errno));
     put_event(0, 3, version, strlen(version));
-    if (done > 0) {                      /* SessionLog: status START; readers drop what they have from this step on */
-        static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
-        put_event((double)done + 1, 7, start, sizeof start);
-    }
+    /* SessionLog: status START; readers drop what they have from this step on, as the metrics do */
+    static const unsigned char start[] = { 1 << 3 | VARINT, 1 };
+    put_event((double)done + 1, 7, start, sizeof start);
     return NULL;
 }
 

@@ -32,7 +32,7 @@ done
 perl -ne '/"step_s": ([-\d.e]+), "comm_s": ([-\d.e]+), "compute_s": ([-\d.e]+), "input_s": ([-\d.e]+)/ or next;
     die "$_" if $2 < 0 || $3 <= 0 || $2 + $3 + $4 > 1.001 * $1; $n++; END { die "$n" if $n != 25 }' m.jsonl || fail "times of a step"
 "$read_events" tb/events.* >events || fail "tb"
-[ "$(head -1 events)" = "version brain.Event:2" ] || fail "version"
+[ "$(head -2 events | tr '\n' ' ')" = "version brain.Event:2 start 1 " ] || fail "version, and a start over what was there"
 [ "$(grep -c ' train/loss ' events)" = 25 ] || fail "not 25 losses"
 paste <(awk '$2 == "train/loss" { print $1, $3 }' events) <(sed -n 's/{"step": \([0-9]*\), "loss": \([-0-9.e+]*\),.*/\1 \2/p' m.jsonl) |
     awk '{ d = $2 - $4; if ($1 != $3 || d > 1e-6 || d < -1e-6) exit 1 }' || fail "losses in tb"
