@@ -235,6 +235,23 @@ static void hang(void)
     sleep(30);
 }
 
+/* .. or awaits one posted behind one that both have made, with pieces in more slots than there are. */
+static void hang_posted(void)
+{
+    enum { N = 3000000 };
+    float *x = blank(N), *y = blank(2 * N);
+    fl_at("gpt.flow:42", "all_gather(tp) h[*].y");
+    fl_all_gather(comm, y, x, 1, 2 * N, 1, sizeof *x);
+    if (rank == 0) {
+        fl_at("gpt.flow:43", "reduce_scatter(dp) grad");
+        fl_post(comm, 0);
+        fl_reduce_scatter(comm, x, y, 1, 2 * N, 1, FL_SUM);
+        fl_posted(comm, 0);
+        fl_await(comm, 0);
+    }
+    sleep(30);
+}
+
 /* .. or joins late, while something moves there. */
 static void busy(void)
 {
@@ -260,6 +277,8 @@ int main(int argc, char **argv)
     bool only_collectives = argc > 1 && !strcmp(argv[1], "collectives");     /* NCCL cannot make links around a ring */
     if (argc > 1 && !strcmp(argv[1], "busy"))
         busy();
+    else if (argc > 1 && !strcmp(argv[1], "posted"))
+        hang_posted();
     else if (argc > 1 && !only_collectives)
         hang();
     all_reduce();
