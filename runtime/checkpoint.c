@@ -183,10 +183,10 @@ void fl_checkpoint_save(struct fl_run *run, int64_t done)
     if (!slots)
         make_plan(run);
     name_folder(target.dir, done);
-    save.manifest = json_pack("{s:I, s:s, s:o, s:o, s:o}", "step", (json_int_t)done, "seed",
+    save.manifest = json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "step", (json_int_t)done, "seed",
                               fl_printf("%llu", (unsigned long long)run->step.seed), "positions",
-                              fl_state_positions(done, false), "epochs", fl_state_positions(done, true), "scalars",
-                              fl_state_scalars());
+                              fl_state_positions(done, false), "epochs", fl_state_positions(done, true), "held",
+                              fl_state_held(), "scalars", fl_state_scalars());
     bool writes = plan.file[fl_rank_number] >= 0;
     if (writes)
         begin_file();

@@ -11,6 +11,7 @@
 #include "safetensors.h"
 #include "sample.h"
 #include "signals.h"
+#include "state.h"
 #include "target.h"
 #include "times.h"
 #include "trace.h"
@@ -185,8 +186,10 @@ void fl_loop(struct fl_run *run, const struct fl_options *o)
     check_outputs(run, o);
     fl_signals_watch(o->save != NULL);
     int64_t done = begin(run, o), last = !p->train ? 0 : o->steps >= 0 ? o->steps : p->steps;
-    if (p->train && last > done)
+    if (p->train && last > done) {
         fl_reader_open(FL_TRAIN, o->data, run->step.seed);
+        fl_state_compare();
+    }
     bool evaluates = p->evaluate && (last > done || !p->train) && open_evaluation(run, o);
     fl_measuring = fl_report_measures(o);
     trace(o, done, last);

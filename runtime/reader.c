@@ -258,6 +258,16 @@ struct fl_position fl_reader_position(int data)
     return position_of(data, lanes[fl_program.data[data].entry].step);
 }
 
+int64_t fl_reader_held(int data)
+{
+    int64_t held = 0;
+    if (!streams || !streams[data].open)
+        return -1;
+    for (int f = 0; f < streams[data].order.nfile; f++)
+        held += streams[data].order.span[f].high - streams[data].order.span[f].low;
+    return held;
+}
+
 void fl_reader_context(const int32_t *context, int64_t n)
 {
     context_ids = context;

@@ -16,6 +16,7 @@ void fl_fill_input(struct fl_run *run, int k, int microbatch, void *to);
 /* From now on fl_read_input gives this entry's batch number `step` (from 0; wraps). */
 void fl_reader_seek(enum fl_entry entry, int64_t step);
 struct fl_position fl_reader_position(int data);     /* where that batch starts in data `data` of fl_program */
+int64_t fl_reader_held(int data);                    /* elements that are read of it in an epoch; -1: it is not open */
 /* Before the first seek: the batch of `step` starts at this position of data `data`. */
 void fl_reader_resume(int data, int64_t step, struct fl_position position);
 /* What inputs without data read: context[t] at position t of every sequence. */

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "checkpoint.h"
 #include "reader.h"
+#include "report.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ static void take_scalars(json_t *object)
 }
 
 /* Where the data of a step begin, as the manifest has them: of each data of train its place, and its epoch. */
-static struct { int64_t step; json_t *positions, *epochs; } loaded = { .step = -1 };
+static struct { int64_t step; json_t *positions, *epochs, *held; } loaded = { .step = -1 };
 
 /* At the step that was loaded they are as they were, whether the data have been opened since or not. */
 json_t *fl_state_positions(int64_t done, bool epochs)
@@ -66,6 +67,33 @@ json_t *fl_state_positions(int64_t done, bool epochs)
     return list;
 }
 
+json_t *fl_state_held(void)
+{
+    json_t *list = json_array();
+    for (int i = 0, n = 0; i < fl_program.ndata; i++) {
+        if (fl_program.data[i].entry != FL_TRAIN)
+            continue;
+        json_t *before = json_array_get(loaded.held, (size_t)n++);
+        int64_t held = fl_reader_held(i);
+        json_array_append_new(list, json_integer(held >= 0 || !before ? held : json_integer_value(before)));
+    }
+    return list;
+}
+
+/* A file that was made anew, or another one: a place in it means something else, and nothing would show it. */
+void fl_state_compare(void)
+{
+    for (int i = 0, n = 0; i < fl_program.ndata; i++) {
+        if (fl_program.data[i].entry != FL_TRAIN)
+            continue;
+        json_t *before = json_array_get(loaded.held, (size_t)n++);
+        int64_t then = before ? json_integer_value(before) : -1, now = fl_reader_held(i);
+        if (then >= 0 && now >= 0 && then != now)
+            fl_report_note("the data of %s held %lld elements when the checkpoint was written and hold %lld now; reading goes on at "
+                           "the same place", fl_program.data[i].where, (long long)then, (long long)now);
+    }
+}
+
 static void take_positions(const struct fl_manifest *m)
 {
     json_t *at = json_object_get(m->root, "positions"), *epochs = json_object_get(m->root, "epochs");
@@ -73,6 +101,7 @@ static void take_positions(const struct fl_manifest *m)
     loaded.step = m->step;
     loaded.positions = json_is_array(at) ? json_deep_copy(at) : json_array();
     loaded.epochs = json_array();
+    loaded.held = json_incref(json_object_get(m->root, "held"));
     for (int i = 0; i < fl_program.ndata; i++) {
         if (fl_program.data[i].entry != FL_TRAIN || n >= json_array_size(at))
             continue;

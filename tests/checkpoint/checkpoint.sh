@@ -186,6 +186,9 @@ told)
     told() { run dp2 --resume ck --steps 5 "$@" >out 2>err; }
     told --seed 1
     [ ! -s err ] || fail "a seed that is the same: $(cat err)"
+    head -c 4000 tokens.bin >short.bin
+    timeout 120 mpirun -n 2 --oversubscribe dp2/run --data short.bin --quiet --resume ck --steps 5 2>err || fail "other data"
+    grep -q '^flow: the data of gpt.flow:[0-9]* held 3000 elements when the checkpoint was written and hold 2000 now' err || fail "data: $(cat err)"
     told --seed 2 --load w.st
     grep -q "^flow: --seed 2 in place of the checkpoint's 1: from here on other numbers are drawn" err || fail "seed: $(cat err)"
     grep -q '^flow: going on behind step 4 of ck: --load w.st is not read' err || fail "load: $(cat err)"
