@@ -26,6 +26,7 @@ killed)
     plans dp2_tp2
     start dp2_tp2 --save ck --save-every 20
     checkpointed ck
+    sleep 0.2                            # until they train again
     kill -KILL "$(cat pid.2)"
     ended 10
     reported "rank 2 is gone (process $(cat pid.2) on .*); mpirun ends the run"
