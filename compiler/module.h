@@ -275,6 +275,7 @@ struct module {
     struct graph *graph[ENTRIES];     /* logical; NULL for entries the program lacks */
     struct physical *physical;        /* after box */
     char *explained;                  /* after shard, with options->explain */
+    const struct module *large;       /* this is that program at small sizes: what depends on them is decided as there (prove/shrink.c) */
     struct verdict *verdict;          /* after prove (prove/verify.h); NULL with --no-verify */
 };
 #endif

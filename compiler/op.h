@@ -153,6 +153,7 @@ extern const struct op *const op_table[];            /* all ops, NULL at the end
  * max(a, b) is op_maximum (both have the name "max"). NULL when there is none; *known tells whether the name exists. */
 const struct op *op_find(const char *name, int operands, bool *known);
 
+enum { LINEAR_CE_PIECE = 16 << 20 };                 /* bytes of logits, f32, that linear_cross_entropy and its like make at a time */
 double type_round(double x, enum type t);            /* x as the type holds it, to nearest even; ops/cast.c */
 void list_ops(FILE *to);                             /* --list-ops: the whole table, for people */
 

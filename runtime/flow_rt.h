@@ -599,7 +599,7 @@ void fl_ce_grad_as(void *dlogits, const float *dloss, const void *logits, enum f
  * ignored. With dloss: dx is the gradient of sum(dloss loss) and dw too, added to what is there with `add`; both may be NULL.
  * Without dloss only the loss is made. room: chunk * n floats. */
 struct fl_linear_ce {
-    int64_t rows, chunk, d, n, valid;
+    int64_t rows, chunk, d, n, base, valid;          /* base: of the n classes the first; fl_linear_cross_entropy has all */
     bool turned, add;
     int32_t ignore;
     float smoothing;
@@ -610,6 +610,24 @@ void fl_linear_cross_entropy(float *loss, float *dx, float *dw, const float *x, 
 void fl_linear_cross_entropy_as(float *loss, void *dx, void *dw, const void *x, const void *w, const float *dloss,
                                 const int32_t *target, float *room, const struct fl_linear_ce *c, enum fl_type tx, enum fl_type tw,
                                 enum fl_type tdx, enum fl_type tdw);
+/* Where w holds only classes [base, base + n). Of each of `groups` groups of them, [groups, rows] each: their largest logit
+ * (-FLT_MAX: there is none), sum of exp(l - most), sum of t (most - l) and sum of t, t = (1 - smoothing) [target] + smoothing /
+ * valid, 0 if ignored. The first n mod groups have one class more than the others. */
+void fl_linear_ce_parts(float *most, float *sum, float *below, float *weight, const float *x, const float *w, const int32_t *target,
+                        int64_t groups, float *room, const struct fl_linear_ce *c);
+void fl_linear_ce_parts_as(float *most, float *sum, float *below, float *weight, const void *x, const void *w, const int32_t *target,
+                           int64_t groups, float *room, const struct fl_linear_ce *c, enum fl_type tx, enum fl_type tw);
+/* The share of dx that these classes have, and their dw, with m and s of whole rows known: logits and their gradient are made again. */
+void fl_linear_ce_parts_grad(float *dx, float *dw, const float *x, const float *w, const float *dloss, const float *m, const float *s,
+                             const int32_t *target, float *room, const struct fl_linear_ce *c);
+void fl_linear_ce_parts_grad_as(void *dx, void *dw, const void *x, const void *w, const float *dloss, const float *m, const float *s,
+                                const int32_t *target, float *room, const struct fl_linear_ce *c, enum fl_type tx, enum fl_type tw,
+                                enum fl_type tdx, enum fl_type tdw);
+/* Their middles: rows of n logits, `apart` from one to the next; and, as fl_ce_rows has it, the gradient in their place. */
+void fl_ce_parts(float *most, float *sum, float *below, float *weight, const float *logits, int64_t apart, const int32_t *target,
+                 int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
+void fl_ce_parts_grad(float *logits, enum fl_type t, const float *dloss, const float *m, const float *s, const int32_t *target,
+                      int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing);
 /* Its middle: from logits rows x n the losses and, with dloss, the gradient of type t where each row of them begins. */
 void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, const int32_t *target, int64_t rows, int64_t n,
                 int64_t valid, int32_t ignore, float smoothing);

@@ -237,7 +237,7 @@ static void losses_of_products(enum fl_type t)
     struct fl_linear_ce c = { .rows = R, .chunk = 8, .d = D, .n = V, .valid = VALID, .ignore = -100 };
     float *x = numbers(R * D, 13, t), *w = numbers(V * D, 14, t), *g = numbers(R, 15, FL_F32);
     int32_t ids[R];
-    static double l[VALID], loss[R], dx[R * D], dw[V * D];
+    static double l[VALID], loss[R], dx[R * D], dw[V * D], largest[R], sums[R], below[R];
     memset(dx, 0, sizeof dx);
     memset(dw, 0, sizeof dw);
     for (int r = 0; r < R; r++) {
@@ -248,8 +248,11 @@ static void losses_of_products(enum fl_type t)
             for (int k = 0; k < D; k++)
                 l[v] += (double)x[r * D + k] * w[v * D + k];
             sum += exp(l[v]);
+            largest[r] = v && largest[r] > l[v] ? largest[r] : l[v];
         }
         loss[r] = ids[r] < 0 ? 0 : log(sum) - l[ids[r]];
+        sums[r] = sum * exp(-largest[r]);
+        below[r] = ids[r] < 0 ? 0 : largest[r] - l[ids[r]];
         for (int v = 0; v < VALID && ids[r] >= 0; v++) {
             double of = g[r] * (exp(l[v]) / sum - (v == ids[r]));
             for (int k = 0; k < D; k++) {
@@ -267,6 +270,21 @@ static void losses_of_products(enum fl_type t)
     fl_holds("cross_entropy of x w", FL_F32, pl, loss, R, 1e-5);
     fl_holds("cross_entropy dx", t, pdx, dx, R * D, most(t, 1e-5));
     fl_holds("cross_entropy dw", FL_F32, pdw, dw, V * D, most(t, 1e-5));
+    void *part[4];
+    for (int k = 0; k < 4; k++)
+        part[k] = piece(R * 4);
+    if (t == FL_F32) {
+        fl_linear_ce_parts(part[0], part[1], part[2], part[3], px, pw, pi, 1, held, &c);
+        fl_linear_ce_parts_grad(pdx, pdw, px, pw, pg, part[0], part[1], pi, held, &c);
+    } else {
+        fl_linear_ce_parts_as(part[0], part[1], part[2], part[3], px, pw, pi, 1, held, &c, t, t);
+        fl_linear_ce_parts_grad_as(pdx, pdw, px, pw, pg, part[0], part[1], pi, held, &c, t, t, t, FL_F32);
+    }
+    fl_holds("cross_entropy, largest", FL_F32, part[0], largest, R, 1e-5);
+    fl_holds("cross_entropy, sum", FL_F32, part[1], sums, R, 1e-5);
+    fl_holds("cross_entropy, below", FL_F32, part[2], below, R, 1e-5);
+    fl_holds("cross_entropy dx of parts", t, pdx, dx, R * D, most(t, 1e-5));
+    fl_holds("cross_entropy dw of parts", FL_F32, pdw, dw, V * D, most(t, 1e-5));
     free(x), free(w), free(g);
 }
 

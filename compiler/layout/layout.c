@@ -413,6 +413,7 @@ static bool place_in_stack(struct work *w, struct value *v)
 static bool place_in_accumulator(struct work *w, struct value *v)
 {
     bool adds = v->def->op == &op_einsum || (v->def->op == &op_linear_cross_entropy_grad && v->def_index == 2) ||
+                (v->def->op == &op_linear_ce_parts_grad && v->def_index == 1) ||
                 (v->def->op == &op_contraction && !v->def_index && !v->def->in[3]);
     struct node *a = adds ? sole_reader(w, v, &op_box_accumulate) : NULL;
     if (!a || arrlen(a->in) != 1 || node_int(a, "reduce", REDUCE_SUM) != REDUCE_SUM)
@@ -472,8 +473,8 @@ static bool written_out(const struct work *w, const struct value *v)
 /* One of several results, which nobody reads: its kernel is told not to make it. */
 static bool unwanted(const struct work *w, const struct node *n, const struct value *v)
 {
-    return arrlen(n->out) > 1 && n->op->call && (!(n->op->flags & OP_CONTRACTION) || n->op->flags & OP_FORWARD_TOO) &&
-           !arrlen(w->readers[v->id]) && !w->result[v->id];
+    return arrlen(n->out) > 1 && n->op->call &&
+           (!(n->op->flags & OP_CONTRACTION) || n->op->flags & OP_FORWARD_TOO || n->op == &op_linear_ce_parts_grad) && !arrlen(w->readers[v->id]) && !w->result[v->id];
 }
 
 static void place_region(struct work *w, struct region *r);

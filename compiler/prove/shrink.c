@@ -19,6 +19,7 @@ struct shrunk {
     struct { struct dim *key; struct dim *value; } *dims;
     struct { const struct node *key; const struct node *value; } *nodes;
     struct { int64_t *key; bool value; } *stacks;        /* done */
+    struct { struct dim *key; bool value; } *exact;      /* dims as long as an axis has ranks */
     struct blocks *blocks;
     const char *why;
 };
@@ -63,6 +64,7 @@ static struct module *elaborated(const struct shrunk *s, typeof(((struct options
     o->explain = NULL;
     o->time = false;
     small->options = o;
+    small->large = s->m;
     for (int i = 0; i < arrlen(s->m->programs); i++)
         arrput(small->programs, s->m->programs[i]);
     struct diag_held held = diag_hold();
@@ -293,6 +295,16 @@ static void visit_partials(struct node *n, void *context)
         set_wide(w->s, &entry->ints[k], entry_small(w->s, n->logical, entry->ints[k]));
 }
 
+/* Groups of classes, one for each rank of an axis. */
+static void visit_groups(struct node *n, void *context)
+{
+    struct walk *w = context;
+    if (n->op != &op_linear_ce_parts || !w->logical)
+        return;
+    hmput(w->s->dims, n->out[0]->dim[0], dim_anonymous(w->s->how->axis[node_int(n, "over", 0)]));
+    hmput(w->s->exact, n->out[0]->dim[0], true);
+}
+
 /* ---- the mesh ---- */
 
 static void shrink_mesh(struct shrunk *s)
@@ -330,7 +342,7 @@ static bool shrink_dims(struct shrunk *s)
         int64_t phys = s->dims[k].value->size;
         struct fact *f = hmget(((struct facts *)s->facts)->of, d);
         bool free = f && !arrlen(f->splits) && d->phys == d->size;    /* nobody splits it: any size will do */
-        if (f && !fact_holds(f, s->facts->mesh, s->how, s->dims[k].value->size, &phys) && !free) {
+        if (f && !hmget(s->exact, d) && !fact_holds(f, s->facts->mesh, s->how, s->dims[k].value->size, &phys) && !free) {
             s->why = mem_printf("no small size for the dim '%s' of %lld", d->name ? d->name : "", (long long)d->size);
             return false;
         }
@@ -360,6 +372,7 @@ struct shrunk *shrunk_make(struct module *m, const struct facts *f, const struct
     walk_all(s, visit_repeat, false);
     settle_blocks(s);
     walk_all(s, visit_partials, false);
+    walk_all(s, visit_groups, false);
     if (!s->why && dims_known(s) && shrink_dims(s)) {
         walk_all(s, visit_attr, true);
         shrink_mesh(s);

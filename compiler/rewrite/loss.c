@@ -8,25 +8,13 @@
  * there with it: so nothing is made twice. That needs a dy that does not depend on the loss, as where a sum of it is
  * divided by a count.
  *
- * It stays as it is where the classes may lie split over an axis: a row's maximum and sum then go through a collective
- * between the products, and an op has none inside. Whole are then the logits of one micro-batch, in a rank's part of the classes,
- * in the type that the plan computes in; their gradient lies over them. node->why says what was done, or why not. */
-#include "../module.h"
-#include "rewrite.h"
+ * Where the classes may lie split over an axis, a row's maximum and sum go through a collective between the products, and an op has
+ * none inside: loss_parts.c then makes the logits twice, where that pays. Where not, whole are the logits of one micro-batch, in a
+ * rank's part of the classes, in the type that the plan computes in; their gradient lies over them. node->why says what was done,
+ * or why not. */
+#include "loss.h"
 
-struct parts {                   /* of one cross_entropy, as op_cross_entropy.lower leaves them */
-    struct graph *g;
-    struct node ***readers;      /* by value id */
-    struct node *product;        /* logits = einsum(x, w) */
-    struct value *x, *w, *logits, *targets, *loss, *dy, *dx, *dw;
-    struct node *below, *end, *gradient;         /* end: the last node of the loss; gradient: ce_grad, or NULL */
-    int classes;                 /* the dim of w that holds them */
-    bool *late;                  /* by node id: reads the loss, in the forward */
-    bool *moved;                 /* by node id: of the forward, and in the backward by now because of another loss */
-    const char *why_not;
-};
-
-static bool refuse(struct parts *p, const char *why)
+bool loss_refuse(struct parts *p, const char *why)
 {
     p->why_not = why;
     return false;
@@ -75,18 +63,20 @@ static bool find_loss(struct parts *p)
     for (int i = 0; i < arrlen(p->readers[p->logits->id]); i++) {
         const struct node *n = p->readers[p->logits->id][i];
         if (n != max && n != sum && n != below && n != gradient)
-            return refuse(p, n->op->part_of ? "more than one loss is made of them" : mem_printf("%s reads them, too", n->op->name));
+            return loss_refuse(p, n->op->part_of ? "more than one loss is made of them" : mem_printf("%s reads them, too", n->op->name));
     }
     struct node *log = sum ? reader(p, sum->out[0], &op_log) : NULL, *end = log ? reader(p, log->out[0], &op_add) : NULL;
     if (!max || !below || !end || end->in[1] != below->out[0] || !reads_alone(p, max->out[0], gradient ? 3 : 2) ||
         !reads_alone(p, sum->out[0], gradient ? 2 : 1) || !reads_alone(p, log->out[0], 1) || !reads_alone(p, below->out[0], 1))
-        return refuse(p, "more than one loss is made of them");
+        return loss_refuse(p, "more than one loss is made of them");
     if (node_attr(below, "ignore")) {
         struct node *where = reader(p, end->out[0], &op_where);
         if (!where || where->in[1] != end->out[0] || !reads_alone(p, end->out[0], 1))
-            return refuse(p, "the loss before `ignore` is read, too");
+            return loss_refuse(p, "the loss before `ignore` is read, too");
         end = where;
     }
+    p->max = max;
+    p->sum = sum;
     p->below = below;
     p->end = end;
     p->gradient = gradient;
@@ -113,9 +103,9 @@ static bool find_product(struct parts *p)
 {
     const struct node *n = p->product;
     if (n->region->owner)
-        return refuse(p, "they are made in a repeat");
+        return loss_refuse(p, "they are made in a repeat");
     if (n->op != &op_einsum || arrlen(n->in) != 2)
-        return refuse(p, mem_printf("they are made by %s, not as a product of two tensors", n->op->name));
+        return loss_refuse(p, mem_printf("they are made by %s, not as a product of two tensors", n->op->name));
     const char *out = result_letters(n);
     int rows = (int)strlen(out) - 1;
     for (int k = 0; k < 2; k++) {
@@ -130,10 +120,10 @@ static bool find_product(struct parts *p)
         p->classes = w[1] == class;
     }
     if (!p->x)
-        return refuse(p, "their product is not of rows and one matrix of the classes");
+        return loss_refuse(p, "their product is not of rows and one matrix of the classes");
     for (int d = 0; d < p->x->ndim; d++)
         if (p->x->dim[d]->pad)
-            return refuse(p, "its rows are padded");
+            return loss_refuse(p, "its rows are padded");
     return true;
 }
 
@@ -146,7 +136,7 @@ static bool find_gradients(struct parts *p)
         struct node *n = p->readers[dlogits->id][i];
         int k = n->op == &op_einsum && arrlen(n->in) == 2 && n->in[0] != dlogits;
         if (n->op != &op_einsum || arrlen(n->in) != 2 || n->region->owner)
-            return refuse(p, mem_printf("%s reads their gradient", n->op->name));
+            return loss_refuse(p, mem_printf("%s reads their gradient", n->op->name));
         const char *g = letters(n, k), *other = letters(n, 1 - k), *out = result_letters(n);
         int rows = (int)strlen(g) - 1, classes = p->classes;
         char class = g[rows];
@@ -155,10 +145,10 @@ static bool find_gradients(struct parts *p)
         bool is_dw = n->in[1 - k] == p->x && (int)strlen(other) == rows + 1 && !strncmp(other, g, (size_t)rows) &&
                      strlen(out) == 2 && out[classes] == class && out[1 - classes] == other[rows];
         if ((!is_dx && !is_dw) || (is_dx && p->dx) || (is_dw && !is_dx && p->dw))
-            return refuse(p, "their gradient goes elsewhere, too");
+            return loss_refuse(p, "their gradient goes elsewhere, too");
         *(is_dx ? &p->dx : &p->dw) = n->out[0];
     }
-    return p->dx || p->dw ? true : refuse(p, "nothing reads their gradient");
+    return p->dx || p->dw ? true : loss_refuse(p, "nothing reads their gradient");
 }
 
 /* Types that the kernels know: one for what is multiplied, that or f32 for dx, f32 for the loss and what adds up over rows. */
@@ -166,9 +156,9 @@ static bool types_fit(struct parts *p)
 {
     bool known = p->x->type == p->w->type && (!p->dx || p->dx->type == p->x->type || p->dx->type == TYPE_F32);
     if (!known || p->loss->type != TYPE_F32)
-        return refuse(p, "its tensors are of several types");
+        return loss_refuse(p, "its tensors are of several types");
     if (p->dw && p->dw->type != TYPE_F32)
-        return refuse(p, mem_printf("the gradient of the matrix is %s, which would round the sum after some rows each",
+        return loss_refuse(p, mem_printf("the gradient of the matrix is %s, which would round the sum after some rows each",
                                     type_name[p->dw->type]));
     return true;
 }
@@ -188,7 +178,7 @@ static bool lays(const struct plan_line *line)
     return line->kind == LINE_SBP || line->kind == LINE_PIN;
 }
 
-static bool splits_an_input(const struct parts *p, int axis)
+bool loss_splits_an_input(const struct parts *p, int axis)
 {
     const struct plan *plan = p->g->module->plan;
     for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
@@ -200,24 +190,36 @@ static bool splits_an_input(const struct parts *p, int axis)
     return false;
 }
 
-/* Every rank has all classes: no line splits the matrix, and without a line it is whole where an axis splits the inputs. */
-static bool classes_whole(struct parts *p)
+static bool over(struct parts *p, int axis, const char *why)
+{
+    if (p->over >= 0)
+        return loss_refuse(p, mem_printf("%s, and over %s, too", p->split, p->g->module->plan->mesh.axis[axis].name));
+    p->over = axis;
+    p->split = why;
+    return true;
+}
+
+/* Every rank has all classes where no line splits the matrix, and without a line where an axis splits the inputs. Else they lie
+ * split over one axis, or may; false where there are several such. */
+static bool find_axis(struct parts *p)
 {
     const struct plan *plan = p->g->module->plan;
     const struct param *param = value_param(p->w);
+    p->over = -1;
     for (int a = 0; a < plan->mesh.naxis; a++) {
         const struct axis *axis = &plan->mesh.axis[a];
-        bool said = false;
+        bool said = false, split = false;
         if (axis->size == 1 || axis->time || a == plan->mesh.pipe)
             continue;
         for (int k = 0; param && k < arrlen(plan->lines); k++)
             if (lays(&plan->lines[k]) && param_meant(param, plan->lines[k].pattern, false)) {
                 said = true;
-                if (line_splits(&plan->lines[k], a))
-                    return refuse(p, mem_printf("%s is split over %s, which adds up a row's classes in between", param->path, axis->name));
+                split |= line_splits(&plan->lines[k], a);
             }
-        if (!said && (!param || !splits_an_input(p, a)))
-            return refuse(p, mem_printf("the classes may lie split over %s, which would add up a row's in between", axis->name));
+        if (split && !over(p, a, mem_printf("%s is split over %s", param->path, axis->name)))
+            return false;
+        if (!said && (!param || !loss_splits_an_input(p, a)) && !over(p, a, mem_printf("the classes may lie split over %s", axis->name)))
+            return false;
     }
     return true;
 }
@@ -234,7 +236,7 @@ static bool lines_allow(struct parts *p)
         for (size_t k = 0; k < sizeof gone / sizeof *gone; k++)
             about |= line->kind != LINE_RECOMPUTE && gone[k] && value_matches(gone[k], line->pattern, NULL);
         if (about)
-            return refuse(p, mem_printf("%s says where they are", span_where(line->span)));
+            return loss_refuse(p, mem_printf("%s says where they are", span_where(line->span)));
     }
     return true;
 }
@@ -263,9 +265,9 @@ static bool loss_waits(struct parts *p)
         if (n == p->end || n->phase == PHASE_UPDATE || !reads_late(p, n))
             continue;
         if (n->phase != PHASE_FORWARD && !p->moved[n->id])
-            return refuse(p, "the backward reads the loss");
+            return loss_refuse(p, "the backward reads the loss");
         if (n->body || n->op->flags & OP_EFFECT)
-            return refuse(p, mem_printf("%s reads the loss in the forward", n->op->name));
+            return loss_refuse(p, mem_printf("%s reads the loss in the forward", n->op->name));
         p->late[n->id] = true;
     }
     return true;
@@ -281,8 +283,7 @@ static int place_of(const struct region *r, const struct node *n)
     return at;
 }
 
-/* n makes v in the place of the node that did. */
-static void make(struct node *n, int k, struct value *v)
+void loss_make(struct node *n, int k, struct value *v)
 {
     if (!v)
         return;
@@ -292,19 +293,36 @@ static void make(struct node *n, int k, struct value *v)
     v->def_index = k;
 }
 
-static struct node *build_node(struct parts *p, const struct op *op, const struct node *like)
+void loss_make_gradients(struct node *n, int first, const struct parts *p)
+{
+    loss_make(n, first, p->dx);
+    loss_make(n, first + 1, p->dw);
+    for (int k = first; k < first + 2; k++)
+        if (!n->out[k]->path)
+            n->out[k]->path = mem_printf("%s#%s", p->loss->path ? p->loss->path : "loss", k == first ? "dx" : "dw");
+}
+
+struct node *loss_node(struct parts *p, const struct op *op, const struct node *like)
 {
     struct node *n = node_new(p->g, p->g->root, op, p->product->span);
     node_in(n, p->x);
     node_in(n, p->w);
     node_in(n, p->targets);
-    if (p->gradient)
+    if (op == &op_linear_cross_entropy_grad || op == &op_linear_ce_parts_grad)
         node_in(n, p->dy);
+    if (op == &op_linear_ce_parts_grad) {
+        node_in(n, p->max->out[0]);
+        node_in(n, p->sum->out[0]);
+    }
+    if (op == &op_linear_ce_parts) {
+        node_set_int(n, "groups", p->g->module->plan->mesh.axis[p->over].size);
+        node_set_int(n, "over", p->over);
+    }
     node_set_num(n, "smoothing", node_num(p->below, "smoothing", 0));
     if (node_attr(p->below, "ignore"))
         node_set_num(n, "ignore", node_num(p->below, "ignore", 0));
     node_set_int(n, "classes", p->classes);
-    n->path = p->product->path;
+    n->path = op == &op_linear_ce_parts ? like->path : p->product->path;
     n->phase = like->phase;
     if (!node_finish(p->g, n))
         BUG("a loss was refused without its logits");
@@ -320,8 +338,8 @@ static void read_with_loss(struct node *n, int64_t count)
             n->in[k]->with_loss = true;
 }
 
-/* What the program calls the logits and their gradient: whoever asks for them is told why they are not there. */
-static void note_gone(struct node *n, const struct parts *p)
+/* By what the program calls the logits and their gradient. */
+void loss_note_gone(struct node *n, const struct parts *p)
 {
     const char **names = NULL;
     if (p->logits->path)
@@ -337,11 +355,11 @@ static void join(struct parts *p)
 {
     struct region *root = p->g->root;
     const struct node *like = p->gradient ? p->gradient : p->end;
-    struct node *n = build_node(p, p->gradient ? &op_linear_cross_entropy_grad : &op_linear_cross_entropy, like);
+    struct node *n = loss_node(p, p->gradient ? &op_linear_cross_entropy_grad : &op_linear_cross_entropy, like);
     struct node **nodes = NULL, *end = p->end;
     int at = place_of(root, like), behind = at;
     read_with_loss(n, 3);                /* x, w, targets */
-    note_gone(n, p);
+    loss_note_gone(n, p);
     n->of_loss = p->gradient;
     n->why = "their logits are read by the loss alone: made a few rows at a time";
     for (int i = at; p->gradient && i < arrlen(root->nodes); i++)
@@ -364,14 +382,9 @@ static void join(struct parts *p)
             }
     }
     root->nodes = nodes;
-    make(n, 0, p->loss);
-    if (p->gradient) {
-        make(n, 1, p->dx);
-        make(n, 2, p->dw);
-        for (int k = 1; k < 3; k++)
-            if (!n->out[k]->path)
-                n->out[k]->path = mem_printf("%s#%s", p->loss->path ? p->loss->path : "loss", k == 1 ? "dx" : "dw");
-    }
+    loss_make(n, 0, p->loss);
+    if (p->gradient)
+        loss_make_gradients(n, 1, p);
 }
 
 static bool join_one(struct graph *g, struct node *product, bool *moved)
@@ -381,8 +394,10 @@ static bool join_one(struct graph *g, struct node *product, bool *moved)
         arrput(p.readers, NULL);
     note_readers(&p, g->root);
     bool fits = find_product(&p) && find_loss(&p) && (!p.gradient || find_gradients(&p)) && types_fit(&p) && lines_allow(&p) &&
-                classes_whole(&p) && (!p.gradient || loss_waits(&p));
-    if (fits)
+                find_axis(&p) && (p.over >= 0 ? loss_parts_pay(&p) : !p.gradient || loss_waits(&p));
+    if (fits && p.over >= 0)
+        loss_join_parts(&p);
+    else if (fits)
         join(&p);
     else
         product->why = mem_printf("logits stay whole: %s", p.why_not);
@@ -405,7 +420,7 @@ void join_losses(struct graph *g)
     struct node **products = NULL;
     bool joined = false;
     region_walk(g->root, note_product, &products);
-    bool *moved = NEW_ARRAY(bool, g->nnode + arrlen(products) + 1);
+    bool *moved = NEW_ARRAY(bool, g->nnode + NODES_OF_LOSS * arrlen(products) + 1);
     for (int i = 0; i < arrlen(products); i++)
         joined |= join_one(g, products[i], moved);
     if (joined)

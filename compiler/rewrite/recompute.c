@@ -46,6 +46,14 @@ static bool line_covers(const struct plan_line *line, const struct node *n)
     return false;
 }
 
+bool recompute_asked(const struct plan *plan, const struct node *n)
+{
+    for (int i = 0; i < arrlen(plan->lines); i++)
+        if (plan->lines[i].kind == LINE_RECOMPUTE && line_covers(&plan->lines[i], n))
+            return true;
+    return false;
+}
+
 static bool saved(const struct recomputing *r, const struct node *n)
 {
     for (int i = 0; i < arrlen(r->plan->lines); i++)
@@ -66,9 +74,8 @@ static void cover(struct recomputing *r, struct region *at)
         struct node *n = at->nodes[i];
         if (node_at_root(n)->phase != PHASE_FORWARD)
             continue;
-        for (int k = 0; k < arrlen(r->plan->lines) && !(n->op->flags & (OP_SOURCE | OP_EFFECT)); k++)
-            if (r->plan->lines[k].kind == LINE_RECOMPUTE && line_covers(&r->plan->lines[k], n))
-                r->covered[n->id] = !saved(r, n) && !counted_ahead(r, n);
+        if (!(n->op->flags & (OP_SOURCE | OP_EFFECT)) && recompute_asked(r->plan, n))
+            r->covered[n->id] = !saved(r, n) && !counted_ahead(r, n);
         if (n->body)
             cover(r, n->body);
     }

@@ -1,5 +1,6 @@
 /* Cross entropy over rows of logits, whole or in the pieces a split vocabulary needs. Each row is one thread's. */
 #include "cpu.h"
+#include <float.h>
 
 /* Valid columns of a part that starts at class `base`. */
 static int64_t columns(int64_t n, int64_t base, int64_t valid) { return fl_most(0, fl_least(n, valid - base)); }
@@ -159,6 +160,38 @@ void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, 
         if (skipped)
             memset(x, 0, (size_t)(n * fl_type_bytes(t)));
         else if (t != FL_F32)
+            narrow(x, t, n);
+    }
+}
+
+void fl_ce_parts(float *most, float *sum, float *below, float *weight, const float *logits, int64_t apart, const int32_t *target,
+                 int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing)
+{
+    int64_t here = columns(n, base, valid);
+#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = logits + r * apart;
+        int64_t at = target[r] - base;
+        bool skipped = target[r] == ignore, hit = at >= 0 && at < here;
+        most[r] = fmaxf(row_max(x, here), -FLT_MAX);
+        sum[r] = row_sum_exp(x, most[r], here);
+        below[r] = skipped ? 0 : row_below(x, most[r], at, here, valid, smoothing);
+        weight[r] = skipped ? 0 : (hit ? 1 - smoothing : 0) + smoothing * (float)here / (float)valid;
+    }
+}
+
+void fl_ce_parts_grad(float *logits, enum fl_type t, const float *dloss, const float *m, const float *s, const int32_t *target,
+                      int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore, float smoothing)
+{
+#pragma omp parallel for if (rows * n > FL_GRAIN / 4)
+    for (int64_t r = 0; r < rows; r++) {
+        float *x = logits + r * n;
+        if (target[r] == ignore) {
+            memset(x, 0, (size_t)(n * fl_type_bytes(t)));
+            continue;
+        }
+        row_grad(x, dloss[r], x, m[r], s[r], target[r] - base, columns(n, base, valid), n, valid, smoothing);
+        if (t != FL_F32)
             narrow(x, t, n);
     }
 }

@@ -73,9 +73,51 @@ __global__ void ce_grad_kernel(T *dlogits, const float *dloss, const T *logits, 
     }
 }
 
-/* What lies between the products of fl_linear_cross_entropy: loss and, where asked, gradient of f32 logits in their place. Each
- * thread keeps a maximum and a sum of its own, so the row is read twice in all. A short gradient is written where entries before
- * its own lay: FL_BLOCK of them at a time, once these have been read. */
+/* Maximum, sum of exp(l - m) and, where asked, sum of m - l of a row of logits. Each thread keeps a maximum and a sum of its own,
+ * so that the row is read once. */
+struct row_of_logits { float m, sum, under; };
+
+static __device__ struct row_of_logits read_row(const float *x, int64_t columns, bool smooth, float *scratch)
+{
+    float own = threadIdx.x < columns ? fmaxf(x[threadIdx.x], -FLT_MAX) : -FLT_MAX, sum = 0, under = 0, seen = 0;
+    for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK, seen++) {
+        float v = x[i];
+        if (v > own) {
+            sum *= expf(own - v);
+            under += seen * (v - own);
+            own = v;
+        }
+        sum += expf(v - own);
+        under += own - v;
+    }
+    struct row_of_logits row = {fl_block_max(own, scratch), 0, 0};
+    row.sum = fl_block_sum(sum * expf(own - row.m), scratch);
+    if (smooth)
+        row.under = fl_block_sum(seen > 0 ? under + seen * (row.m - own) : 0.0f, scratch);
+    return row;
+}
+
+/* The gradient of a row of logits in their place. A short one is written where entries before its own lay: FL_BLOCK of them at a
+ * time, once these have been read. */
+template <typename T>
+static __device__ void write_grad(float *x, float dy, float m, float factor, int64_t t, int64_t n, int64_t columns, int64_t valid,
+                                  float smoothing)
+{
+    T *g = (T *)x;
+    for (int64_t from = 0; from < n; from += FL_BLOCK) {
+        int64_t i = from + threadIdx.x;
+        float d = 0;
+        if (i < columns && dy != 0)
+            d = dy * (expf(x[i] - m) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid);
+        if (sizeof(T) < sizeof(float))
+            FL_BARRIER();
+        if (i < n)
+            g[i] = fl_store<T>(d);
+    }
+}
+
+/* What lies between the products of fl_linear_cross_entropy: loss and, where asked, gradient of f32 logits in their place, which
+ * are read twice in all. */
 template <typename T>
 __global__ void ce_rows_kernel(float *loss, float *logits, const float *dloss, const int32_t *target, int64_t rows, int64_t n,
                                int64_t columns, int64_t valid, int32_t ignore, float smoothing)
@@ -83,43 +125,67 @@ __global__ void ce_rows_kernel(float *loss, float *logits, const float *dloss, c
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float *x = logits + r * n;
-        T *g = (T *)x;
-        float own = threadIdx.x < columns ? fmaxf(x[threadIdx.x], -FLT_MAX) : -FLT_MAX, sum = 0, under = 0, seen = 0;
-        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK, seen++) {
-            float v = x[i];
-            if (v > own) {
-                sum *= expf(own - v);
-                under += seen * (v - own);
-                own = v;
-            }
-            sum += expf(v - own);
-            under += own - v;
-        }
-        float m = fl_block_max(own, scratch);
-        sum = fl_block_sum(sum * expf(own - m), scratch);
-        if (smoothing != 0)
-            under = fl_block_sum(seen > 0 ? under + seen * (m - own) : 0.0f, scratch) / (float)valid;
+        struct row_of_logits row = read_row(x, columns, smoothing != 0, scratch);
         bool skipped = target[r] == ignore;
         int64_t t = target[r];
         if (threadIdx.x == 0) {
-            float below = t >= 0 && t < columns ? m - x[t] : 0.0f;
-            loss[r] = skipped ? 0.0f : logf(sum) + (1 - smoothing) * below + (smoothing != 0 ? smoothing * under : 0.0f);
+            float below = t >= 0 && t < columns ? row.m - x[t] : 0.0f;
+            loss[r] = skipped ? 0.0f
+                    : logf(row.sum) + (1 - smoothing) * below + (smoothing != 0 ? smoothing * (row.under / (float)valid) : 0.0f);
         }
         if (!dloss)
             continue;
         FL_BARRIER();                                /* x[t] is read before it goes */
-        float dy = skipped ? 0.0f : dloss[r], factor = 1.0f / sum;
-        for (int64_t from = 0; from < n; from += FL_BLOCK) {
-            int64_t i = from + threadIdx.x;
-            float d = 0;
-            if (i < columns && dy != 0)
-                d = dy * (expf(x[i] - m) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid);
-            if (sizeof(T) < sizeof(float))
-                FL_BARRIER();
-            if (i < n)
-                g[i] = fl_store<T>(d);
+        write_grad<T>(x, skipped ? 0.0f : dloss[r], row.m, 1.0f / row.sum, t, n, columns, valid, smoothing);
+    }
+}
+
+/* What fl_linear_ce_parts makes of f32 logits. */
+__global__ void ce_parts_kernel(float *most, float *sum, float *below, float *weight, const float *logits, int64_t apart,
+                                const int32_t *target, int64_t rows, int64_t base, int64_t columns, int64_t valid, int32_t ignore,
+                                float smoothing)
+{
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        const float *x = logits + r * apart;
+        struct row_of_logits row = read_row(x, columns, smoothing != 0, scratch);
+        if (threadIdx.x == 0) {
+            int64_t t = (int64_t)target[r] - base;
+            bool skipped = target[r] == ignore, hit = t >= 0 && t < columns;
+            most[r] = row.m;
+            sum[r] = row.sum;
+            below[r] = skipped ? 0.0f : (hit ? (1 - smoothing) * (row.m - x[t]) : 0.0f) + smoothing * (row.under / (float)valid);
+            weight[r] = skipped ? 0.0f : (hit ? 1 - smoothing : 0.0f) + smoothing * (float)columns / (float)valid;
         }
     }
+}
+
+template <typename T>
+__global__ void ce_parts_grad_kernel(float *logits, const float *dloss, const float *m, const float *s, const int32_t *target,
+                                     int64_t rows, int64_t n, int64_t base, int64_t columns, int64_t valid, int32_t ignore,
+                                     float smoothing)
+{
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x)
+        write_grad<T>(logits + r * n, target[r] == ignore ? 0.0f : dloss[r], m[r], 1.0f / s[r], (int64_t)target[r] - base, n, columns,
+                      valid, smoothing);
+}
+
+extern "C" void fl_ce_parts(float *most, float *sum, float *below, float *weight, const float *logits, int64_t apart,
+                            const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                            float smoothing)
+{
+    if (rows > 0)
+        FL_LAUNCH_GRID(ce_parts_kernel, fl_blocks_for(rows, 1), FL_BLOCK, most, sum, below, weight, logits, apart, target, rows, base,
+                       valid_columns(n, base, valid), valid, ignore, smoothing);
+}
+
+extern "C" void fl_ce_parts_grad(float *logits, enum fl_type t, const float *dloss, const float *m, const float *s,
+                                 const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t valid, int32_t ignore,
+                                 float smoothing)
+{
+    if (rows > 0 && n > 0)
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(ce_parts_grad_kernel<T>, fl_blocks_for(rows, 1), FL_BLOCK, logits, dloss, m, s, target, rows,
+                                        n, base, valid_columns(n, base, valid), valid, ignore, smoothing))
 }
 
 extern "C" void fl_ce_rows(float *loss, float *logits, enum fl_type t, const float *dloss, const int32_t *target, int64_t rows,

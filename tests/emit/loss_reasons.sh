@@ -19,6 +19,15 @@ for plan in one mb dp2_mb2 cp2 zero3 pp2; do
     says $plan "their logits are read by the loss alone: made a few rows at a time"
 done
 says tp2 "logits stay whole: table is split over tp"
+says tp2 "which leaves 10.5 MiB of them in a micro-batch, no more than are made at a time"
+says tp2 "which leaves 52.5 MiB of them in a micro-batch: to make them once more is 17 % of a step's operations, and done where \`recompute\` asks" \
+    's/dim N = 4/dim N = 20/'
+for plan in tp2_rows dp2_tp3_rows pp2_tp2_rows short_rows; do
+    says $plan "made a few rows at a time, and once more for their gradient: as \`recompute\` asks"
+done
+says tp2 "made a few rows at a time, and once more for their gradient: table is split over tp, which leaves 524.9 MiB of them in a micro-batch" 's/dim N = 4/dim N = 200/'
+says tp2 "logits stay whole: table is split over tp, and over dp, too" \
+    's/plan tp2 { mesh m = \[tp: 2\]; sbp table, second = {tp: S(V)}/plan tp2 { mesh m = [tp: 2, dp: 2]; sbp table, second = {(tp, dp): S(V)}/'
 says whole "logits stay whole: loss.flow:24 says where they are"
 says one "logits stay whole: the classes may lie split over dp" 's/plan one { mesh m = \[dp: 1\]/plan one { mesh m = [dp: 2]/'
 says one "logits stay whole: square reads them, too" "s/first = .*/l = one: einsum(\"ntd,vd->ntv\", x, table); first = sum(cross_entropy(l, targets)) + sum(square(l))/"

@@ -100,6 +100,17 @@ static void by_columns(struct node *n, struct dim **out)
     node_set_num(n, "ignore", 3);
 }
 
+static void groups(struct node *n, struct dim **out)
+{
+    node_set_int(n, "groups", out ? out[0]->size : 1);
+}
+
+static void groups_by_columns(struct node *n, struct dim **out)
+{
+    by_columns(n, out);
+    groups(n, out);
+}
+
 static void to_dims(struct node *n, struct dim **out)
 {
     node_set_ptr(n, "dims", out);
@@ -249,6 +260,12 @@ static void smooth(struct node *n, struct dim **out)
     node_set_num(n, "ignore", 3);
 }
 
+static void smooth_groups(struct node *n, struct dim **out)
+{
+    smooth(n, out);
+    groups(n, out);
+}
+
 static void drop(struct node *n, struct dim **out)
 {
     node_set_num(n, "p", 0.4);
@@ -354,6 +371,11 @@ const struct instance instances[] = {
     {&op_linear_cross_entropy, "f MD, f DV, i M", by_columns},
     {&op_linear_cross_entropy_grad, "f MTH, f NH, i MT, f MT", smooth}, {&op_linear_cross_entropy_grad, "f MD, f VD, i M, f M"},
     {&op_linear_cross_entropy_grad, "f MD, f DV, i M, f M", by_columns},
+    {&op_linear_ce_parts, "f MTH, f NH, i MT", smooth_groups, "LMT"}, {&op_linear_ce_parts, "f MD, f VD, i M", groups, "LM"},
+    {&op_linear_ce_parts, "f MD, f DV, i M", groups_by_columns, "HM"},
+    {&op_linear_ce_parts_grad, "f MTH, f NH, i MT, f MT, f MT, p MT", smooth},
+    {&op_linear_ce_parts_grad, "f MD, f VD, i M, f M, f M, p M"},
+    {&op_linear_ce_parts_grad, "f MD, f DV, i M, f M, f M, p M", by_columns},
     {&op_dropout, "f MN", drop},
     {&op_square_sum, "f MN"}, {&op_norm_partials, "f, f, f"}, {&op_global_norm, "p M"}, {&op_clip_scale, "p", clip_one},
     {&op_adamw, "f MN, f MN, f MN, p MN, p", update}, {&op_adamw, "f N, f N, f N, p N, -", update},

@@ -210,6 +210,61 @@ static void cross_entropy(void **state)
     }
 }
 
+/* The classes on several ranks, the last of them in two groups, and joined: losses, dx in shares, and each rank's dw. */
+static void check_in_parts(const struct fl_linear_ce *whole, const float *x, const float *w, const float *dloss, const int32_t *target,
+                           int64_t ranks, const double *rloss, const double *rdx, const double *rdw, const float *before)
+{
+    enum { MOST = 4 };
+    int64_t rows = whole->rows, d = whole->d, n = whole->n, groups = ranks + 1, at = 0;
+    float *part[4], *m = blank(rows), *s = blank(rows), *loss = blank(rows), *dx = blank(rows * d), *share = blank(rows * d);
+    float *room = blank(whole->chunk * n), *wp = blank(n * d), *dw = blank(n * d), *joined = blank(n * d);
+    int64_t first[MOST + 1];
+    for (int k = 0; k < 4; k++)
+        part[k] = blank(groups * rows);
+    for (int64_t p = 0; p < ranks; p++, at = first[p])
+        first[p + 1] = (first[p] = at) + n / ranks + (p < n % ranks);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int64_t p = 0; p < ranks; p++) {
+            struct fl_linear_ce c = *whole;
+            int64_t offset = p * rows, b = first[p];
+            c.n = first[p + 1] - b;
+            c.base = b;
+            for (int64_t v = 0; v < c.n; v++)
+                for (int64_t i = 0; i < d; i++) {
+                    int64_t to = c.turned ? i * c.n + v : v * d + i, from = c.turned ? i * n + b + v : (b + v) * d + i;
+                    wp[to] = w[from];
+                    dw[to] = before[from];
+                }
+            if (!turn) {
+                fl_linear_ce_parts(part[0] + offset, part[1] + offset, part[2] + offset, part[3] + offset, x, wp, target,
+                                   p == ranks - 1 ? 2 : 1, room, &c);
+                continue;
+            }
+            fl_linear_ce_parts_grad(share, dw, x, wp, dloss, m, s, target, room, &c);
+            for (int64_t i = 0; i < rows * d; i++)
+                dx[i] = (p ? dx[i] : 0) + share[i];
+            for (int64_t v = 0; v < c.n; v++)
+                for (int64_t i = 0; i < d; i++)
+                    joined[c.turned ? i * n + b + v : (b + v) * d + i] = dw[c.turned ? i * c.n + v : v * d + i];
+        }
+        for (int64_t r = 0; r < rows && !turn; r++) {
+            float below = 0;
+            m[r] = -INFINITY;
+            s[r] = 0;
+            for (int64_t g = 0; g < groups; g++)
+                m[r] = fmaxf(m[r], part[0][g * rows + r]);
+            for (int64_t g = 0; g < groups; g++) {
+                s[r] += part[1][g * rows + r] * expf(part[0][g * rows + r] - m[r]);
+                below += part[2][g * rows + r] + part[3][g * rows + r] * (m[r] - part[0][g * rows + r]);
+            }
+            loss[r] = target[r] == whole->ignore ? 0 : logf(s[r]) + below;
+        }
+    }
+    check_close("loss of parts", loss, rloss, rows, 5e-6);
+    check_close("dx of parts", dx, rdx, rows * d, 5e-6);
+    check_close("dw of parts", joined, rdw, n * d, 5e-6);
+}
+
 /* Some rows at a time, of any number of them, as one by one in float64. */
 static void linear_cross_entropy(void **state)
 {
@@ -220,11 +275,11 @@ static void linear_cross_entropy(void **state)
                                   .add = k & 2, .ignore = -100, .smoothing = k & 1 ? 0.1f : 0 };
         int64_t by_class = c.turned ? 1 : D, by_width = c.turned ? V : 1;
         float *x = random_array(ROWS * D, 31), *w = random_array(V * D, 32), *dloss = random_array(ROWS, 33), *dw = random_array(V * D, 34);
-        float *loss = blank(ROWS), *dx = blank(ROWS * D), *room = blank(c.chunk * V), *only = blank(ROWS);
+        float *before = blank(V * D), *loss = blank(ROWS), *dx = blank(ROWS * D), *room = blank(c.chunk * V), *only = blank(ROWS);
         int32_t target[ROWS];
         double rloss[ROWS] = { 0 }, rdx[ROWS * D] = { 0 }, rdw[V * D] = { 0 }, l[V];
         for (int i = 0; i < V * D; i++)
-            rdw[i] = c.add ? dw[i] : 0;
+            rdw[i] = c.add ? before[i] = dw[i] : 0;
         for (int r = 0; r < ROWS; r++) {
             target[r] = r % 5 == 2 ? -100 : r * 7 % VALID;
             double sum = 0, mean = 0, s = c.smoothing;
@@ -252,6 +307,7 @@ static void linear_cross_entropy(void **state)
         check_close("loss alone", only, rloss, ROWS, 5e-6);
         check_close("dx", dx, rdx, ROWS * D, 5e-6);
         check_close("dw", dw, rdw, V * D, 5e-6);
+        check_in_parts(&c, x, w, dloss, target, k < 4 ? 2 : 3, rloss, rdx, rdw, before);
         c.rows = 0;
         fl_linear_cross_entropy(loss, dx, dw, x, w, dloss, target, room, &c);
         for (int i = 0; i < V * D; i++)

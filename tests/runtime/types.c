@@ -512,6 +512,15 @@ static void linear_cross_entropy(void **state)
             assert_true(fabsf(wide_dx[i] - want_dx[i]) <= most && fabsf(at(dx, t, i) - round_to(wide_dx[i], t)) <= most);
         for (int i = 0; i < V * D; i++)
             assert_true(fabsf(dw[i] - want_dw[i]) <= most);
+        float part[4][R];
+        fl_linear_ce_parts_as(part[0], part[1], part[2], part[3], sx, sw, target, 1, room, &c, t, t);
+        for (int r = 0; r < R; r++)
+            assert_true(target[r] < 0 || fabsf(logf(part[1][r]) + part[2][r] - want_loss[r]) <= 1e-5f * fabsf(want_loss[r]));
+        fl_linear_ce_parts_grad_as(dx, dw, sx, sw, dloss, part[0], part[1], target, room, &c, t, t, t, FL_F32);
+        for (int i = 0; i < R * D; i++)
+            assert_true(fabsf(at(dx, t, i) - want_dx[i]) <= most);
+        for (int i = 0; i < V * D; i++)
+            assert_true(fabsf(dw[i] - want_dw[i]) <= most);
         free(sx), free(sw), free(fx), free(fw);
     }
     free(x), free(w), free(dloss);
