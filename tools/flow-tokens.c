@@ -76,7 +76,7 @@ static void write_tokens(const char *path, const uint32_t *id, size_t n, bool wi
     free(out);
 }
 
-/* Undoes either header. */
+/* Undoes either header, which also says how wide tokens are. */
 static struct ids read_tokens(const char *path, bool wide)
 {
     struct bytes file = read_file(path);
@@ -85,8 +85,12 @@ static struct ids read_tokens(const char *path, bool wide)
     uint32_t head[3] = {0};
     if (file.n >= HEADER)
         memcpy(head, file.at, sizeof head);
-    if (head[0] == (wide ? 20240801 : 20240520) && HEADER + size * head[2] == file.n)
+    if ((head[0] == 20240520 && HEADER + 2 * (size_t)head[2] == file.n) ||
+        (head[0] == 20240801 && HEADER + 4 * (size_t)head[2] == file.n)) {
         at = HEADER;
+        size = head[0] == 20240801 ? 4 : 2;
+        wide = size == 4;
+    }
     if ((file.n - at) % size)
         tokens_fail("'%s' is no whole number of %s tokens", path, wide ? "u32" : "u16");
     for (; at < file.n; at += size) {

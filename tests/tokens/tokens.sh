@@ -36,6 +36,8 @@ tail -c +1025 wide.bin >tail.bin
 [ "$(ids tail.bin -tu4 4)" = "$(cat level.ids)" ] || fail "u32"
 "$tokens" --decode wide.bin --type u32 --tokenizer "$here/level.json" -o back.txt
 cmp back.txt "$text" || fail "u32 does not come back"
+"$tokens" --decode wide.bin --tokenizer "$here/level.json" -o back.txt
+cmp back.txt "$text" || fail "the header does not say how wide tokens are"
 for share in 0.3 0.31 0.32 0.33 0.34; do
     "$tokens" "$text" --tokenizer "$here/split.json" -o one.bin --held-out two.bin --share $share
     "$tokens" --decode one.bin two.bin --tokenizer "$here/split.json" -o back.txt
