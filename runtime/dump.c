@@ -155,17 +155,33 @@ static void look(struct fl_run *run, const struct fl_seen *s)
 
 /* ---- before the steps ---- */
 
-/* 0: no value of this rank's; 1: it exists inside a kernel only, or is made in rows; 2: it is there. */
-static int known(const struct fl_run *run, const char *pattern_, const char **where)
+/* The repeat around the value that has none of the blocks that are meant; -1: all have some. */
+static int beyond(const struct fl_value *v, const struct fl_blocks_meant *meant)
+{
+    for (int k = 0; k < v->nstack; k++)
+        if (meant->low[k] >= v->stack[k] || meant->low[k] >= meant->high[k])
+            return k;
+    return -1;
+}
+
+enum known { NONE, NO_BLOCK, GONE, THERE };          /* GONE: it exists inside a kernel only, or is made in rows */
+
+/* What this rank knows of such a value; where: of one that is gone; blocks: how many there are, of NO_BLOCK. */
+static enum known known(const struct fl_run *run, const char *pattern_, const char **where, int64_t *blocks)
 {
     const struct fl_class *c = run->rank->class_;
     struct fl_blocks_meant meant;
+    enum known found_none = NONE;
     char *name;
     for (int i = 0; i < c->nnode; i++)
         for (int k = 0; k < c->node[i].nvalue && c->node[i].entry == shown(); k++)
             if (c->node[i].value[k].whole && (name = asked(pattern_, &c->node[i].value[k], &meant))) {
+                int level = beyond(&c->node[i].value[k], &meant);
                 free(name);
-                return 2;
+                if (level < 0)
+                    return THERE;
+                *blocks = c->node[i].value[k].stack[level];
+                found_none = NO_BLOCK;
             }
     for (int i = 0; c->gone && c->gone[i]; i++) {
         name = fl_printf("%s", c->gone[i]);
@@ -174,10 +190,10 @@ static int known(const struct fl_run *run, const char *pattern_, const char **wh
         free(name);
         if (found) {
             *where = c->gone[i];
-            return 1;
+            return GONE;
         }
     }
-    return 0;
+    return found_none;
 }
 
 /* where: "h[*].mlp.add gpt.flow:37" or "logits gpt.flow:52 rows" */
@@ -210,11 +226,15 @@ void fl_dump_start(struct fl_run *run, const char *patterns, const char *to)
         fl_refuse("--dump '%s' names no value", patterns);
     for (int i = 0; i < npattern; i++) {
         const char *where = NULL;
-        int mine = known(run, pattern[i], &where), most;
+        int64_t blocks = 0;
+        int mine = strstr(pattern[i], "[-") ? NONE : known(run, pattern[i], &where, &blocks), most;
         FL_WORLD(MPI_Allreduce(&mine, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-        if (most == 1)
+        if (most == GONE)
             fl_agree(where ? why_gone(where) : NULL);
-        if (most == 0)
+        if (most == NO_BLOCK)
+            fl_agree(mine == NO_BLOCK ? fl_printf("--dump: '%s' means no block: there are %lld, the first is 0", pattern[i],
+                                                  (long long)blocks) : NULL);
+        if (most == NONE)
             fl_refuse("--dump: no value of a step is called '%s' (flowc --emit=logical prints their names; gradients are "
                       "NAME#grad)", pattern[i]);
     }

@@ -31,6 +31,12 @@ run $plan --data tokens.bin --steps 1 --load w.safetensors --dump 'h[*].attn, h[
 said '6 tensors agree'
 refused run $plan --data tokens.bin --steps 1 --dump 'h[*].atn' -o no.st
 said "no value of a step is called 'h\[\*\].atn'"
+for block in 'h[4].attn' 'h[*].attn, h[2..2]'; do
+    refused run $plan --data tokens.bin --steps 1 --dump "$block" -o no.st
+    said "means no block: there are 4, the first is 0"
+done
+refused run $plan --data tokens.bin --steps 1 --dump 'h[-1].attn' -o no.st
+said "no value of a step is called 'h\[-1\].attn'"
 refused run $plan --data tokens.bin --steps 1 --dump 'h[*].attn'
 said 'go together'
 
