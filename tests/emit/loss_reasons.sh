@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # loss_reasons.sh FLOWC LOSS.flow: where a loss is made without its logits --emit=logical says so, and elsewhere why not; the
-# programs compile, and what is emitted is proved to compute what one rank does.
+# programs compile, no tensor is as large as the logits would be, and what is emitted is proved to compute what one rank does.
 set -eu
 flowc=$1 flow=$2
 work=$(mktemp -d)
@@ -26,6 +26,10 @@ for plan in tp2_rows dp2_tp3_rows pp2_tp2_rows short_rows; do
     says $plan "made a few rows at a time, and once more for their gradient: as \`recompute\` asks"
 done
 says tp2 "made a few rows at a time, and once more for their gradient: table is split over tp, which leaves 524.9 MiB of them in a micro-batch" 's/dim N = 4/dim N = 200/'
+# No tensor of a rank is as large as its 105 MiB of logits: the largest is the room for a piece of them.
+sed 's/dim N = 4/dim N = 40/' "$flow" >"$work/loss.flow"
+"$flowc" "$work/loss.flow" --plan tp2_rows --no-verify --emit=memory | awk '
+    $1 ~ /^[0-9]+$/ && $2 > most { most = $2 } END { if (most < 8e6 || most > 17e6) { print "a tensor of " most + 0 " bytes"; exit 1 } }' || bad=1
 says tp2 "logits stay whole: table is split over tp, and over dp, too" \
     's/plan tp2 { mesh m = \[tp: 2\]; sbp table, second = {tp: S(V)}/plan tp2 { mesh m = [tp: 2, dp: 2]; sbp table, second = {(tp, dp): S(V)}/'
 says whole "logits stay whole: loss.flow:24 says where they are"
