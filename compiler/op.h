@@ -37,6 +37,9 @@ enum op_flag {
     OP_FORWARD_TOO = 1 << 18,    /* a backward op that makes the forward's result as well: its FLOPs are those of both */
     OP_ANY_FLOAT   = 1 << 16,    /* each float operand may have a type of its own (element-wise ops and OP_WIDE do so too) */
     OP_OVERWRITES  = 1 << 19,    /* its kernel may write result 0 over operand 0, of which each entry needs that entry alone */
+    OP_STRIDED     = 1 << 20,    /* its kernel takes operands and results as they lie, by strides (element-wise ops and views do so too) */
+    OP_DENSE_ROWS  = 1 << 21,    /* .. but for the last dim, which is dense */
+    OP_SPARES      = 1 << 22,    /* a contraction that makes only those of its results that are read (other kernels do so, too) */
     OP_ZEROES_PADDING = 1 << 13, /* results are 0 in the padding of dims that are whole (^) or of no operand */
 };
 
@@ -117,6 +120,7 @@ struct op {
     const char *work;            /* formula of flops */
     const char *rule, *linear;   /* factor rule and linear sets, NULL: see rule_of and extra */
     unsigned flags;
+    int adds;                    /* 1 + the result that its kernel can add to what is there (%again in the call); 0: none */
     const char *expr;            /* elementwise: the C expression, "%0 + %1"; %0.. are operands as f32 (or bool/int) */
     bool (*shape)(struct graph *g, struct node *n);              /* checks operands, creates outputs, or diagnoses */
     const char *(*rule_of)(const struct node *n);                /* rule that depends on the node (einsum) */

@@ -164,7 +164,7 @@ static struct value *copy(struct work *w, struct region *r, int at, const struct
 static bool is_view(const struct value *v)
 {
     const struct node *n = v->def;
-    return n && (n->op->flags & OP_VIEW || n->op == &op_box_slice) && arrlen(n->in) == 1 &&
+    return n && n->op->flags & OP_VIEW && arrlen(n->in) == 1 &&
            region_within(n->region, n->in[0]->region);
 }
 

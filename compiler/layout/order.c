@@ -128,7 +128,7 @@ static bool follow(const struct value *v, const struct value *like, int *perm)
 /* The kernels of attention and of rows write rows whose last dim is dense. */
 static bool writable(const struct value *v, const int *perm)
 {
-    bool rows = v->def && (v->def->op == &op_attention || v->def->op == &op_attention_grad || v->def->op == &op_rows);
+    bool rows = v->def && v->def->op->flags & OP_DENSE_ROWS;
     return !rows || perm[v->ndim - 1] == v->ndim - 1;
 }
 

@@ -64,7 +64,4 @@ bool carry_through_out(const struct region *body, int k);
 /* wide.c: kernels that compute in f32 alone read and write f32 copies of tensors in a short type. */
 bool goes_wide(const struct node *n, const struct value *v);       /* v, an operand or result of n, has such a copy */
 int64_t wide_elements(const struct physical *p, const struct value *v);    /* of one copy, aligned */
-
-/* Kernels that take plain pointers need contiguous operands and results; these take strides. */
-bool op_takes_strides(const struct op *op);
 #endif

@@ -25,14 +25,15 @@ static bool recv_shape(struct graph *g, struct node *n)
     return true;
 }
 
-#define BOX(id, text)                                                                                                 \
-    const struct op op_##id = {                                                                                       \
-        .name = #id, .doc = text, .args = "x...", .flags = OP_BOXING | OP_INTERNAL | OP_VARIADIC, .shape = box_shape, \
+#define BOX_AS(id, more, text)                                                                                                 \
+    const struct op op_##id = {                                                                                                \
+        .name = #id, .doc = text, .args = "x...", .flags = OP_BOXING | OP_INTERNAL | OP_VARIADIC | more, .shape = box_shape,   \
     };
+#define BOX(id, text) BOX_AS(id, 0, text)
 
-BOX(box_slice, "B -> S: keeps this rank's part")
+BOX_AS(box_slice, OP_VIEW, "B -> S: keeps this rank's part")
 BOX(box_mask, "B -> P: the first rank keeps its values, others hold the identity")
-BOX(box_pad, "S -> P: the identity around this rank's part")
+BOX_AS(box_pad, OP_STRIDED, "S -> P: the identity around this rank's part")
 BOX(box_all_gather, "S -> B: gathers the parts of all ranks")
 BOX(box_all_reduce, "P -> B: adds (or takes the max or min of) the values of all ranks")
 BOX(box_reduce_scatter, "P -> S: reduces, and each rank keeps its part")

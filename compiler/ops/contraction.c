@@ -29,5 +29,5 @@ static void ref(struct reference *r) { joined_reference(r, shape_of); }
 
 const struct op op_contraction = {
     .name = "contraction", .doc = "an einsum, and what follows it in the same call", .args = "x..., spec:str",
-    .flags = OP_INTERNAL | OP_VARIADIC | OP_CONTRACTION, .shape = shape, .flops = joined_flops, .ref = ref,
+    .flags = OP_INTERNAL | OP_VARIADIC | OP_CONTRACTION | OP_STRIDED, .adds = 1, .shape = shape, .flops = joined_flops, .ref = ref,
 };

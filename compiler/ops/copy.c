@@ -8,7 +8,7 @@
 
 const struct op op_copy = {
     .name = "copy", .doc = "x, contiguous", .args = "x", .rule_of = rule_same, .linear = "{a} max{a} min{a}",
-    .flags = OP_INTERNAL, .shape = shape_same, .ref = ref_view,
+    .flags = OP_INTERNAL | OP_STRIDED, .shape = shape_same, .ref = ref_view,
 };
 
 static bool copied_shape(struct graph *g, struct node *n)
@@ -22,15 +22,15 @@ static void copied_ref(struct reference *r)
 
 const struct op op_to_host = {
     .name = "to_host", .doc = "x, in host memory", .args = "x", .rule_of = rule_same, .linear = "{a} max{a} min{a}",
-    .flags = OP_INTERNAL, .shape = shape_same, .ref = ref_view,
+    .flags = OP_INTERNAL | OP_STRIDED, .shape = shape_same, .ref = ref_view,
 };
 
 const struct op op_to_device = {
     .name = "to_device", .doc = "x of host memory, in the arena", .args = "x", .rule_of = rule_same,
-    .linear = "{a} max{a} min{a}", .flags = OP_INTERNAL, .shape = shape_same, .ref = ref_view,
+    .linear = "{a} max{a} min{a}", .flags = OP_INTERNAL | OP_STRIDED, .shape = shape_same, .ref = ref_view,
 };
 
 const struct op op_copied = {
     .name = "copied", .doc = "waits for copies between host and device", .args = "x...",
-    .flags = OP_INTERNAL | OP_VARIADIC | OP_EFFECT, .shape = copied_shape, .ref = copied_ref,
+    .flags = OP_INTERNAL | OP_VARIADIC | OP_EFFECT | OP_STRIDED, .shape = copied_shape, .ref = copied_ref,
 };

@@ -81,6 +81,6 @@ static int64_t room(struct node *n, const struct mesh *m, const struct target *t
 
 const struct op op_rows = {
     .name = "rows", .doc = "ops on one row at a time, in one kernel", .args = "x...",
-    .flags = OP_INTERNAL | OP_VARIADIC, .shape = shape, .flops = joined_flops, .ref = ref,
+    .flags = OP_INTERNAL | OP_VARIADIC | OP_STRIDED | OP_DENSE_ROWS, .shape = shape, .flops = joined_flops, .ref = ref,
     .room = room,
 };

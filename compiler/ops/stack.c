@@ -140,7 +140,7 @@ const struct op op_stack = {
     .doc = "operands of one shape along a new dim at axis",
     .args = "x..., axis:axis=0",
     .linear = "{*} max{a} max{b} max{*} min{a} min{b} min{*}",
-    .flags = OP_VARIADIC,
+    .flags = OP_VARIADIC | OP_STRIDED,
     .shape = shape,
     .rule_of = rule_of,
     .grad = grad,

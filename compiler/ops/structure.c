@@ -12,7 +12,7 @@ static bool repeat_shape(struct graph *g, struct node *n)
 
 const struct op op_repeat = {
     .name = "repeat", .doc = "runs its body count times, carrying operands to results", .args = "x...",
-    .flags = OP_INTERNAL | OP_VARIADIC, .shape = repeat_shape,
+    .flags = OP_INTERNAL | OP_VARIADIC | OP_STRIDED, .shape = repeat_shape,
 };
 
 static bool param_shape(struct graph *g, struct node *n)
