@@ -13,6 +13,7 @@ enum {
     COLUMNS = VECTORS * LANES,
     DEPTH = 384,                         /* words of a block along k; bf16 has twice as many numbers */
     WIDE = 384,                          /* its columns */
+    NEAR = 1 << 18,                      /* words over which the lines of an operand may spread to be read in place */
     GROUP = 4,                           /* panels of ROWS rows packed at a time */
     LINE = 2 * DEPTH + 16,               /* words from one packed row of a to the next */
     TALL = 1024,                         /* rows of sums kept apart from the result */

@@ -1,7 +1,7 @@
 /* Products of matrices. A block of b (DEPTH by WIDE) is packed into panels of COLUMNS and stays in the second-level cache; a
  * few rows of a are packed into the first; a kernel forms ROWS by COLUMNS sums in registers. Operands are 32-bit words: a
  * number in f32, or two neighbours along k in bf16 where the processor multiplies those. Packing turns what is transposed
- * and widens what has no kernel. */
+ * and widens what has no kernel; what needs neither, and lies close together, is read where it lies. */
 #include "product.h"
 #include "pack.h"
 #ifdef __SSE__
@@ -45,11 +45,15 @@ static __attribute__((noinline)) void put_edge(const vec *sum, int rows, int vec
     }
 }
 
-/* a: word k of row i at i along + k across; b: panels, COLUMNS words for each k */
-INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t along, int64_t across, const float *b,
+/* a: word k of row i at i along + k across; b: COLUMNS words for each k, `step` words from one k to the next */
+INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t along, int64_t across, const float *b, int64_t step,
                    int64_t depth, const struct store *s)
 {
     vec sum[ROWS][VECTORS];
+    const float *line[ROWS / 3] = { a };             /* three rows from each: what an address can say */
+#pragma GCC unroll 4
+    for (int i = 1; 3 * i < rows; i++)
+        line[i] = line[i - 1] + 3 * along;
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
@@ -61,16 +65,19 @@ INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t al
         for (int v = 0; v < vectors; v++)
             sum[i][v] = (vec){ 0 };
 #pragma GCC unroll 1
-    for (int64_t k = 0; k < depth; k++, a += across, b += COLUMNS) {
+    for (int64_t k = 0; k < depth; k++, b += step) {
         vec x[VECTORS];
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++)
-            x[v] = *(const vec *)(b + v * LANES);
+            x[v] = *(const loose *)(b + v * LANES);
 #pragma GCC unroll 12
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
             for (int v = 0; v < vectors; v++)
-                sum[i][v] = multiply_add(sum[i][v], a[i * along], x[v], pairs);
+                sum[i][v] = multiply_add(sum[i][v], line[i / 3][i % 3 * along], x[v], pairs);
+#pragma GCC unroll 4
+        for (int i = 0; 3 * i < rows; i++)
+            line[i] += across;
     }
     if (s->columns < vectors * LANES) {
         vec all[ROWS * VECTORS];
@@ -91,11 +98,14 @@ INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t al
         }
 }
 
-/* One function for each number of rows, so that all sums have registers; fewer rows go by 8, 4, 2 and 1. */
+/* Where a kernel finds its operands: rows of a `lead` words apart (or of one k, where they lie side by side), b `step`. */
+struct near { const float *a, *b; int64_t lead, step, depth; };
+
+/* One function for each number of rows, so that all sums have registers; what is left of the rows goes by 4 and 1. */
 #define KERNEL(name, rows, vectors, pairs, along, across)                                                              \
-    static __attribute__((noinline)) void name(const float *a, const float *b, int64_t depth, const struct store *s)   \
+    static __attribute__((noinline)) void name(const struct near *n, const float *a, const struct store *s)            \
     {                                                                                                                  \
-        kernel(rows, vectors, pairs, a, along, across, b, depth, s);                                                   \
+        kernel(rows, vectors, pairs, a, along, across, n->b, n->step, n->depth, s);                                    \
     }
 #define KERNELS(name, pairs, along, across)                                                                            \
     KERNEL(name##_most_2, ROWS, 2, pairs, along, across)                                                               \
@@ -104,24 +114,28 @@ INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t al
     KERNEL(name##_4_1, 4, 1, pairs, along, across)                                                                     \
     KERNEL(name##_1_2, 1, 2, pairs, along, across)                                                                     \
     KERNEL(name##_1_1, 1, 1, pairs, along, across)                                                                     \
-    static void name(const float *a, int64_t rows, const float *b, int64_t depth, struct store s)                      \
+    static void name(const struct near *n, int64_t rows, struct store s)                                               \
     {                                                                                                                  \
         bool two = s.columns > LANES;                                                                                  \
+        const float *a = n->a;                                                                                         \
         for (int64_t i = 0, now; i < rows; i += now, a += now * (along), s.c += now * s.ld) {                          \
             now = rows - i >= ROWS ? ROWS : rows - i >= 4 ? 4 : 1;                                                     \
             (now == ROWS  ? two ? name##_most_2 : name##_most_1                                                        \
              : now == 4   ? two ? name##_4_2 : name##_4_1                                                              \
              : two        ? name##_1_2                                                                                 \
-                          : name##_1_1)(a, b, depth, &s);                                                              \
+                          : name##_1_1)(n, a, &s);                                                                     \
         }                                                                                                              \
     }
 KERNELS(plain_rows, false, LINE, 1)
-KERNELS(plain_columns, false, 1, ROWS)
+KERNELS(plain_lines, false, n->lead, 1)
+KERNELS(plain_columns, false, 1, n->lead)
 #ifdef __AVX512BF16__
 KERNELS(pair_rows, true, LINE, 1)
+KERNELS(pair_lines, true, n->lead, 1)
 KERNELS(pair_columns, true, 1, ROWS)
 #else
 #define pair_rows plain_rows
+#define pair_lines plain_lines
 #define pair_columns plain_columns
 #endif
 
@@ -138,15 +152,29 @@ static struct room room_for(bool sums, bool widened)
     return (struct room){ at, at + b, at + b + a, at + b + a + lines };
 }
 
-static void rows_by_block(const struct operand *a, bool ta, const struct room *r, int64_t k0, int64_t k, int64_t m0, int64_t m, int64_t n,
-                          struct store s)
+/* May the kernels read it, k elements of a line, where it lies? Lines that are far apart, and many, miss in the first cache and
+ * its pages. Pairs along a line are words there, if no line starts or ends within one. */
+static bool lies_near(const struct operand *o, bool turned, int64_t lines, int64_t k)
 {
-    int64_t depth = fl_words_of(a, k), across = (n + COLUMNS - 1) / COLUMNS;
-    bool pairs = a->form == PAIRS;
+    bool words = o->form == PLAIN || (o->form == PAIRS && !turned && k % 2 == 0 && o->ld % 2 == 0 && (uintptr_t)o->p % 4 == 0);
+    return words && o->ld * lines <= NEAR;
+}
+
+/* Columns n0.. of b for k0..: where a panel of COLUMNS starts is b + j / COLUMNS * apart. */
+struct panels { const float *b; int64_t apart, step; };
+
+static void rows_by_block(const struct operand *a, bool ta, const struct room *r, const struct panels *b, int64_t k0, int64_t k, int64_t m0,
+                          int64_t m, int64_t n, struct store s)
+{
+    int64_t across = (n + COLUMNS - 1) / COLUMNS;
+    bool pairs = a->form == PAIRS, near = lies_near(a, ta, ta ? k : GROUP * ROWS, k);
+    struct near at = { .step = b->step, .depth = fl_words_of(a, k), .lead = near ? a->ld / (1 + pairs) : ROWS };
     for (int64_t i = 0; i < m; i += GROUP * ROWS) {
         int64_t rows = fl_least(GROUP * ROWS, m - i), ahead = fl_least(GROUP * ROWS, m - i - rows), call = 0;
         int64_t calls = (rows + ROWS - 1) / ROWS * across;
-        fl_pack_rows(r->a, a, ta, k0, k, m0 + i, rows);
+        const float *from = near ? fl_element(a->p, a->type, ta ? k0 * a->ld + m0 + i : (m0 + i) * a->ld + k0) : r->a;
+        if (!near)
+            fl_pack_rows(r->a, a, ta, k0, k, m0 + i, rows);
         for (int64_t q = 0; q < rows; q += ROWS)
             for (int64_t j = 0; j < n; j += COLUMNS, call++) {
                 struct store here = s;
@@ -154,8 +182,11 @@ static void rows_by_block(const struct operand *a, bool ta, const struct room *r
                 here.columns = fl_least(COLUMNS, n - j);
                 if (ahead > 0)
                     fl_fetch_rows(a, ta, k0, k, m0 + i + rows, ahead, call, calls);
-                (ta ? pairs ? pair_columns : plain_columns : pairs ? pair_rows : plain_rows)(
-                    r->a + q * LINE, fl_least(ROWS, rows - q), r->b + j * depth, depth, here);
+                at.a = from + q * (!near ? LINE : ta ? 1 : at.lead);
+                at.b = b->b + j / COLUMNS * b->apart;
+                (ta     ? pairs ? pair_columns : plain_columns
+                 : near ? pairs ? pair_lines : plain_lines
+                 : pairs ? pair_rows : plain_rows)(&at, fl_least(ROWS, rows - q), here);
             }
     }
 }
@@ -188,8 +219,12 @@ static void block(void *c, enum fl_type tc, const struct operand *a, const struc
     struct store s = { here ? at : r->sums, here ? g->ldc : WIDE, 0, here && g->beta == 1 };
     for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += part, s.add = true) {
         int64_t k = fl_least(part, g->k - k0);
-        fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, r->lines);
-        rows_by_block(a, g->ta, r, k0, k, m0, m, n, s);
+        struct panels p = { r->b, fl_words_of(a, k) * COLUMNS, COLUMNS };
+        if (!g->tb && b->form == PLAIN && n % COLUMNS == 0 && lies_near(b, true, k, k))
+            p = (struct panels){ (const float *)b->p + k0 * b->ld + n0, COLUMNS, b->ld };
+        else
+            fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, r->lines);
+        rows_by_block(a, g->ta, r, &p, k0, k, m0, m, n, s);
         if (k == 0)
             break;
     }
