@@ -139,7 +139,8 @@ struct op {
     /* How it works on one row at a time, where its rows (along the last dim) are whole; NULL: it does not. Statements "$m = mean
      * %0; ^0 = %0 - $m": a name or result is an expression of operands %k (%1{1.0f}: with that instead where it is left out),
      * names and numbers among the attributes (@eps), element by element, or its sum, mean or max over the row, or the columns
-     * that all rows add up to ("^1 = columns %2"). fuse/rows.c, emit/rows.c */
+     * that all rows add up to ("^1 = columns %2"), or what is left of it when elements are dropped ("drop", attributes p and key).
+     * fuse/rows.c, emit/rows.c */
     const char *rows;
 };
 

@@ -19,4 +19,9 @@
 #define FL_WARP_ROW 768
 #define FL_ROW_LANES 32
 #define FL_ROW_THREADS 256
+/* They take it in pieces of so many neighbours: 8, which are 16 bytes in a short type, where that keeps half of them at work. Of
+ * all its pieces a thread holds FL_ROW_EACH elements. */
+#define FL_ROW_SHARED_BY(n) ((n) > FL_WARP_ROW ? FL_ROW_THREADS : FL_ROW_LANES)
+#define FL_ROW_PIECE(n) ((n) % 8 == 0 && (n) >= 4 * FL_ROW_SHARED_BY(n) ? 8 : (n) % 4 == 0 ? 4 : 1)
+#define FL_ROW_EACH(n) (((n) + FL_ROW_SHARED_BY(n) * FL_ROW_PIECE(n) - 1) / (FL_ROW_SHARED_BY(n) * FL_ROW_PIECE(n)) * FL_ROW_PIECE(n))
 #endif

@@ -52,12 +52,18 @@ static inline FL_BOTH void fl_philox4x32_10(const uint32_t counter[4], uint64_t 
     out[3] = d;
 }
 
-/* Word `index` of the stream: four words to a counter. */
+/* Words 4 * at and the next three of the stream: four words to a counter. */
+static inline FL_BOTH void fl_random_4(uint64_t key, int64_t step, uint32_t block, uint64_t at, uint32_t word[4])
+{
+    uint32_t counter[4] = {(uint32_t)at, (uint32_t)(at >> 32), block, (uint32_t)step};
+    fl_philox4x32_10(counter, key, word);
+}
+
+/* Word `index` of it. */
 static inline FL_BOTH uint32_t fl_random(uint64_t key, int64_t step, uint32_t block, uint64_t index)
 {
-    uint64_t at = index >> 2;
-    uint32_t counter[4] = {(uint32_t)at, (uint32_t)(at >> 32), block, (uint32_t)step}, word[4];
-    fl_philox4x32_10(counter, key, word);
+    uint32_t word[4];
+    fl_random_4(key, step, block, index >> 2, word);
     return word[index & 3];
 }
 
@@ -66,6 +72,9 @@ static inline FL_BOTH double fl_uniform(uint64_t key, int64_t step, uint32_t blo
 {
     return ((double)fl_random(key, step, block, index) + 0.5) * (1.0 / 4294967296.0);
 }
+
+/* The least word that gives a number of at least p: what dropout keeps, without a number in double for each element. */
+static inline uint64_t fl_least_kept(float p) { return (uint64_t)ceil((double)p * 4294967296.0 - 0.5); }
 
 /* Standard normal by Box-Muller: two neighbouring indices share a pair of words. */
 static inline FL_BOTH double fl_normal(uint64_t key, int64_t step, uint32_t block, uint64_t index)

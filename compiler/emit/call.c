@@ -39,7 +39,7 @@ const char *base_text(struct emitter *e, const struct value *v, int dim)
     const char *s = sym_text(sym_base(e->p, v, dim));
     struct sbp time = v->lay.ax[e->p->mesh->mb];
     if (e->p->mesh->axis[e->p->mesh->mb].size > 1 && time.kind == SBP_S && time.dim == dim)
-        s = mem_printf("%s + mb * %s", s, sym_text(v->place->extent[dim]));
+        s = mem_printf("%s + mb * %s", s, sym_text(v->place ? v->place->extent[dim] : sym_extent(e->p, v, dim)));
     return s;
 }
 

@@ -132,6 +132,14 @@ static int add_reduction(struct making *m, struct term t, enum term_how how)
     return add(m, sum);
 }
 
+/* What dropout leaves of t, by marks that are named after the term. */
+static void drop_some(struct making *m, const struct node *n, struct term *t)
+{
+    float p = (float)node_num(n, "p", 0);
+    t->drop = n;
+    t->expr = mem_printf("(FL_KEPT(kept%d, i) ? %s * %s : 0.0f)", (int)arrlen(m->terms), t->expr, number_text((double)(1 / (1 - p))));
+}
+
 static void add_program(struct making *m, const struct node *n)
 {
     static const struct { const char *word; enum term_how how; } words[] = {
@@ -142,6 +150,8 @@ static void add_program(struct making *m, const struct node *n)
         size_t length = strcspn(at, ";");
         const char *equal = strstr(at, " = "), *from = equal + 3;
         enum term_how how = HOW_EXPR;
+        bool drops = !strncmp(from, "drop ", 5);
+        from += drops ? 5 : 0;
         for (size_t w = 0; w < sizeof words / sizeof *words; w++)
             if (!strncmp(from, words[w].word, strlen(words[w].word))) {
                 how = words[w].how;
@@ -154,6 +164,8 @@ static void add_program(struct making *m, const struct node *n)
             t.type = t.v->type;
         }
         t.kind = reads_whole(m, &t) ? TERM_WHOLE : TERM_EACH;
+        if (drops)
+            drop_some(m, n, &t);
         if (how == HOW_EXPR)
             t.expr = rounded(t.type, t.expr);
         int made = how == HOW_EXPR ? add(m, t) : add_reduction(m, t, how);

@@ -15,6 +15,7 @@ struct term {
     int operand, result;         /* of the node, or -1 */
     int skipped;                 /* of a load: dims of the rows that its reader lacks at the end */
     const char *expr;            /* C over terms "%3", or the number */
+    const struct node *drop;     /* which dropout its text asks FL_KEPT for; or NULL */
     int *in;                     /* stb_ds array: terms it reads */
     enum type type;
     int level, last;             /* the first and the last pass in which it is needed */

@@ -1,14 +1,13 @@
 /* Kernels of row work: one text for both targets, over the primitives of runtime/cpu/flow_rows.h and runtime/cuda/flow_rows.h. A row
  * is read where it is first needed, worked on in one loop per level of its terms (row_terms.h), and written as soon as it is made;
  * sums along it come between the loops. Sums of all rows are made in chunks of rows, and added up by a call behind the kernel. */
+#include "../../runtime/fl_random.h"
 #include "call.h"
 #include "nest.h"
 #include "row_terms.h"
 #include "see.h"
 #include <ctype.h>
 #include <stdlib.h>
-
-enum { VECTOR = 8 };                     /* elements of the widest access, which any row of whole vectors may be read by */
 
 struct writing {
     struct emitter *e;
@@ -20,20 +19,34 @@ struct writing {
     const char *var[NEST_LOOPS];
     long long width;
     int columns;
+    int drawn;                   /* strides by which elements of the logical tensor are numbered, for dropout; or -1 */
 };
+
+static int new_tensor(struct writing *w)
+{
+    if (w->nest->tensors == NEST_TENSORS)
+        BUG("row work with more than %d tensors", NEST_TENSORS);
+    return w->nest->tensors++;
+}
 
 /* Its strides over the dims of the rows, but the last. */
 static int add_tensor(struct writing *w, const struct value *v, int skipped)
 {
-    int t = w->nest->tensors++, ndim = w->like->ndim;
-    if (t == NEST_TENSORS)
-        BUG("row work with more than %d tensors", NEST_TENSORS);
+    int t = new_tensor(w), ndim = w->like->ndim;
     for (int d = 0; d < ndim - 1; d++) {
         int own = d - (ndim - skipped - v->ndim);
         bool stretched = own < 0 || own >= v->ndim || (sym_is(v->place->extent[own], 1) && !sym_is(w->nest->extent[d], 1));
         w->nest->stride[t][d] = stretched ? sym_int(0) : v->place->stride[own];
     }
     return t;
+}
+
+static const struct term *any_drop(const struct writing *w)
+{
+    for (int i = 0; i < arrlen(w->terms); i++)
+        if (w->terms[i].live && w->terms[i].drop)
+            return &w->terms[i];
+    return NULL;
 }
 
 /* A tensor of whole rows comes first: loops are sorted by its strides. */
@@ -48,6 +61,27 @@ static void add_tensors(struct writing *w)
             if ((stored || loaded) && whole == !turn)
                 w->tensor[i] = add_tensor(w, t->v, stored ? w->like->ndim - t->v->ndim : t->skipped);
         }
+    w->drawn = any_drop(w) ? new_tensor(w) : -1;
+    int64_t step = w->width;
+    for (int d = w->like->ndim - 2; d >= 0 && w->drawn >= 0; d--) {
+        w->nest->stride[w->drawn][d] = sym_int(step);
+        step *= w->like->dim[d]->size;
+    }
+}
+
+/* The number of this rank's first element in the logical tensor. */
+static const char *first_drawn(const struct writing *w)
+{
+    const struct value *v = any_drop(w)->drop->out[0];
+    const char *s = "0";
+    int64_t step = 1;
+    for (int d = v->ndim - 1; d >= 0; d--) {
+        const char *base = base_text(w->e, v, d);
+        if (strcmp(base, "0"))
+            s = mem_printf("%s%s(%s) * %lldL", strcmp(s, "0") ? s : "", strcmp(s, "0") ? " + " : "", base, (long long)step);
+        step *= v->dim[d]->size;
+    }
+    return s;
 }
 
 /* May its rows be read in vectors, wherever they lie? */
@@ -56,12 +90,13 @@ static bool in_vectors(const struct writing *w, int term)
     const struct value *v = w->terms[term].v;
     if (v->buffer == &see_room)
         return false;
-    bool fits = !v->buffer->depth || block_elements(v->buffer).c % VECTOR == 0;
+    int vector = type_bytes[v->type] == 4 ? 4 : 8;       /* elements of one access; of bytes 8 */
+    bool fits = !v->buffer->depth || block_elements(v->buffer).c % vector == 0;
     for (int i = 0; i < arrlen(v->place->offset); i++)
-        fits &= v->place->offset[i].c % VECTOR == 0;
+        fits &= v->place->offset[i].c % vector == 0;
     for (int d = 0; d < w->nest->loops; d++)
-        fits &= w->nest->stride[w->tensor[term]][d].c % VECTOR == 0;
-    return fits && v->buffer->elements % VECTOR == 0;
+        fits &= w->nest->stride[w->tensor[term]][d].c % vector == 0;
+    return fits && v->buffer->elements % vector == 0;
 }
 
 static const char *address(const struct writing *w, int term, const char *base)
@@ -140,6 +175,16 @@ static bool any_in_loop(const struct writing *w, int level)
     return false;
 }
 
+/* Marks of what a dropout keeps of the row. */
+static void write_kept(const struct writing *w, FILE *to, int term)
+{
+    const struct node *n = w->terms[term].drop;
+    uint64_t hash = fl_hash(node_str(n, "key") ? node_str(n, "key") : n->path), least = fl_least_kept((float)node_num(n, "p", 0));
+    const char *row = nest_index(w->nest, w->drawn, w->var, 0, w->nest->loops);
+    fprintf(to, "        FL_ROW_KEPT(kept%d, step, 0x%llxull, block, first + %s, %lluu, %lld);\n", term, (unsigned long long)hash, row,
+            (unsigned long long)least, w->width);
+}
+
 static void open_rows(const struct writing *w, FILE *to, int level)
 {
     for (int i = 0; i < arrlen(w->terms); i++) {
@@ -151,6 +196,8 @@ static void open_rows(const struct writing *w, FILE *to, int level)
             fprintf(to, "        FL_ROW_IN(x%d, %s, %s, %lld, %d);\n", i, type, address(w, i, base_of(w, i)), w->width, in_vectors(w, i));
         else if (t->how != HOW_COLUMNS && t->result >= 0 && t->level == level)
             fprintf(to, "        FL_ROW_OUT(y%d, %s, %s, %lld);\n", i, type, address(w, i, base_of(w, i)), w->width);
+        if (t->drop && t->level == level)
+            write_kept(w, to, i);
     }
 }
 
@@ -317,6 +364,10 @@ void emit_rows(struct emitter *e, const struct node *n)
     if (w.columns) {
         args = "float *__restrict__ parts";
         pass = "parts";
+    }
+    if (w.drawn >= 0) {
+        args = mem_printf("%s%sconst struct fl_step *step, int64_t block, int64_t first", args, *args ? ", " : "");
+        pass = mem_printf("%s%sFL_STEP(&run->step), %s, %s", pass, *pass ? ", " : "", block_number(n->region), first_drawn(&w));
     }
     for (int k = 0; k < arrlen(n->out); k++) {
         bool column = false;

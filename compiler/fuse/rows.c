@@ -186,8 +186,7 @@ static bool row_long(const struct value *v, const struct value *like)
 static bool fits_registers(const struct rows *s, int rows, const struct value *like)
 {
     int most = target_of(s->w->p->module)->row_registers;
-    int64_t n = like->dim[like->ndim - 1]->phys, threads = n > FL_WARP_ROW ? FL_ROW_THREADS : FL_ROW_LANES;
-    return !most || rows * ((n + threads - 1) / threads) <= most;
+    return !most || rows * FL_ROW_EACH(like->dim[like->ndim - 1]->phys) <= most;
 }
 
 /* Why these nodes cannot be one, at position *at; with *at < 0 at any, and *at is where they then can be. */
@@ -341,12 +340,12 @@ static bool has_rows(const struct rows *s, const struct group *g)
     return false;
 }
 
-/* A reduction with views alone is what it was. */
+/* A reduction or a dropout with views alone is what it was. */
 static bool worth(const struct rows *s, const struct group *g)
 {
     int work = 0;
     for (int i = 0; i < arrlen(g->nodes); i++)
-        work += g->nodes[i]->op->rows ? 2 : !is_view(g->nodes[i]);
+        work += g->nodes[i]->op->rows && !(g->nodes[i]->op->flags & OP_RANDOM) ? 2 : !is_view(g->nodes[i]);
     return work > 1 && has_rows(s, g);
 }
 

@@ -14,6 +14,8 @@ static inline int64_t fl_chunks(int64_t rows, int64_t n)
 float fl_row_sum(const float *x, int64_t n);
 float fl_row_max(const float *x, int64_t n);
 float fl_row_min(const float *x, int64_t n);
+/* Which elements of a row dropout keeps; first: where its first one is in the logical tensor. */
+void fl_row_kept(uint8_t *kept, const struct fl_step *s, uint64_t hash, int64_t block, int64_t first, uint64_t least, int64_t n);
 
 #define FL_LAUNCH_ROWS(kernel, rows, n, ...) kernel(__VA_ARGS__)
 #define FL_LAUNCH_CHUNKS(kernel, rows, n, ...) kernel(__VA_ARGS__)
@@ -38,6 +40,11 @@ float fl_row_min(const float *x, int64_t n);
 #define FL_ROW_SUM(x, n) fl_row_sum(x, n)
 #define FL_ROW_MAX(x, n) fl_row_max(x, n)
 #define FL_ROW_MIN(x, n) fl_row_min(x, n)
+#define FL_STEP(s) (s)
+#define FL_ROW_KEPT(kept, s, hash, block, first, least, n) \
+    uint8_t kept[n]; \
+    fl_row_kept(kept, s, hash, block, first, least, n)
+#define FL_KEPT(kept, i) (kept)[i]
 #define FL_ONCE(n)
 /* The sums of a chunk: row k of the `count` that it leaves in parts. */
 #define FL_COLUMN(p, parts, c, k, count, n) \

@@ -34,7 +34,7 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
     for (int d = 0; d < last; d++)
         rows *= at->n[d];
     float by = 1 / (1 - p);
-    int64_t step = s->step;
+    uint64_t least = fl_least_kept(p);
 #pragma omp parallel for if (rows * n > FL_GRAIN / 16)
     for (int64_t r = 0; r < rows; r++) {
         int64_t rest = r, index = 0, stride = at->ndim ? at->size[last] : 1;
@@ -44,9 +44,12 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
             stride *= at->size[d];
         }
         index += at->ndim ? at->base[last] : 0;
-        for (int64_t i = 0; i < n; i++) {
-            bool kept = fl_uniform(key, step, (uint32_t)block, (uint64_t)(index + i)) >= p;
-            y[r * n + i] = kept ? x[r * n + i] * by : 0;
+        for (int64_t i = 0; i < n;) {
+            uint32_t word[4];
+            uint64_t place = (uint64_t)(index + i);
+            fl_random_4(key, s->step, (uint32_t)block, place >> 2, word);
+            for (int e = (int)(place & 3); e < 4 && i < n; e++, i++)
+                y[r * n + i] = word[e] >= least ? x[r * n + i] * by : 0;
         }
     }
 }

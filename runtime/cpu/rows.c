@@ -1,5 +1,6 @@
 /* What emitted row work calls (flow_rows.h). Sums along a row: 64 running sums, element i to sum i mod 64, which are then added up
  * in halves. */
+#include "../fl_random.h"
 #include "cpu.h"
 #include "flow_rows.h"
 
@@ -47,6 +48,18 @@ float fl_row_min(const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++)
         least = x[i] < least ? x[i] : least;
     return least;
+}
+
+void fl_row_kept(uint8_t *kept, const struct fl_step *s, uint64_t hash, int64_t block, int64_t first, uint64_t least, int64_t n)
+{
+    uint64_t key = fl_key(s->seed, hash);
+    for (int64_t i = 0; i < n;) {
+        uint32_t word[4];
+        uint64_t at = (uint64_t)(first + i);
+        fl_random_4(key, s->step, (uint32_t)block, at >> 2, word);
+        for (int e = (int)(at & 3); e < 4 && i < n; e++)
+            kept[i++] = word[e] >= least;
+    }
 }
 
 void fl_row_columns(void *y, enum fl_type t, const float *parts, int64_t chunks, int64_t step, int64_t n)

@@ -1,5 +1,5 @@
-/* Copies and fills over grid-stride loops: 16 bytes a thread where tensors are dense, else one element; elements of 1, 2, 4 bytes
- * by template. */
+/* Copies and fills over grid-stride loops: 16 bytes a thread where tensors are dense, and where rows that are moved begin and end at
+ * multiples of 16 bytes; else units of 8, 4, 2 or 1, whatever divides all of them. */
 #include "../flow_rt.h"
 
 /* Where element i of a walk in row-major order lies in the result and in the operand. */
@@ -23,13 +23,13 @@ template <typename T> __global__ void copy_strided(T *y, const T *x, struct fl_s
     }
 }
 
-/* y[o, at + i, inner] = x[o, from + i, inner] for i < n, with ny and nx rows per o. */
+/* y[o, at + i] = x[o, from + i] for i < n, with ny and nx entries per o. */
 template <typename T>
-__global__ void copy_rows(T *y, const T *x, int64_t outer, int64_t ny, int64_t at, int64_t nx, int64_t from, int64_t n, int64_t inner)
+__global__ void copy_rows(T *y, const T *x, int64_t outer, int64_t ny, int64_t at, int64_t nx, int64_t from, int64_t n)
 {
-    FL_GRID_FOR(i, outer * n * inner) {
-        int64_t in = i % inner, row = i / inner % n, o = i / inner / n;
-        y[(o * ny + at + row) * inner + in] = x[(o * nx + from + row) * inner + in];
+    FL_GRID_FOR(i, outer * n) {
+        int64_t o = i / n;
+        y[o * ny + at + i % n] = x[o * nx + from + i % n];
     }
 }
 
@@ -80,12 +80,26 @@ template <typename Y, typename X> __global__ void convert_dense(Y *y, const X *x
 
 __global__ void positions(int32_t *y, int64_t base, int64_t n)
 {
-    FL_GRID_FOR(i, n)
-        y[i] = (int32_t)(base + i);
+    FL_VECTORS1(4, i, n) {
+        fl_vector<int32_t, 4> v;
+        FL_LANES(e, 4, i, n)
+            v.at[e] = (int32_t)(base + i + e);
+        fl_vector_store(y, i, n, v);
+    }
+}
+
+/* The largest unit of bytes that divides all that was joined into `all` by |, sizes and addresses. */
+static int unit_of(uint64_t all)
+{
+    int unit = 16;
+    while (unit > 1 && all % (unsigned)unit)
+        unit /= 2;
+    return unit;
 }
 
 #define BY_SIZE(bytes, call)                                                                                           \
     switch (bytes) {                                                                                                   \
+    case 16: { using T = fl_16_bytes; call; break; }                                                                   \
     case 1: { using T = uint8_t; call; break; }                                                                        \
     case 2: { using T = uint16_t; call; break; }                                                                       \
     case 4: { using T = uint32_t; call; break; }                                                                       \
@@ -95,10 +109,12 @@ __global__ void positions(int32_t *y, int64_t base, int64_t n)
 static void launch_rows(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t nx, int64_t from, int64_t n,
                         int64_t inner, int bytes)
 {
-    int64_t count = outer * n * inner;
+    int64_t row = inner * bytes;
+    int unit = unit_of((uint64_t)((ny | at | nx | from | n) * row) | (uintptr_t)y | (uintptr_t)x);
+    int64_t count = outer * (n * row / unit);
     if (count > 0)
-        BY_SIZE(bytes, FL_LAUNCH_GRID(copy_rows<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, outer, ny, at, nx,
-                                 from, n, inner))
+        BY_SIZE(unit, FL_LAUNCH_GRID(copy_rows<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, outer, ny * row / unit,
+                                     at * row / unit, nx * row / unit, from * row / unit, n * row / unit))
 }
 
 extern "C" void fl_fill(float *y, float v, int64_t n)
@@ -119,11 +135,24 @@ extern "C" void fl_copy(void *y, const void *x, int64_t n, int bytes)
 
 extern "C" void fl_copy_strided(void *y, const void *x, const struct fl_strided *s, int bytes)
 {
+    struct fl_strided by = *s;
     int64_t count = 1;
+    int last = s->ndim - 1, unit = bytes;
+    if (last >= 0 && s->sy[last] == 1 && s->sx[last] == 1) {         /* its rows in units of more bytes */
+        uint64_t all = (uintptr_t)y | (uintptr_t)x | (uint64_t)(s->n[last] * bytes);
+        for (int d = 0; d < last; d++)
+            all |= (uint64_t)(s->sy[d] * bytes) | (uint64_t)(s->sx[d] * bytes);
+        unit = unit_of(all) > bytes ? unit_of(all) : bytes;
+        by.n[last] = s->n[last] * bytes / unit;
+        for (int d = 0; d < last; d++) {
+            by.sy[d] = s->sy[d] * bytes / unit;
+            by.sx[d] = s->sx[d] * bytes / unit;
+        }
+    }
     for (int d = 0; d < s->ndim; d++)
-        count *= s->n[d];
+        count *= by.n[d];
     if (count > 0)
-        BY_SIZE(bytes, FL_LAUNCH_GRID(copy_strided<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, *s, count))
+        BY_SIZE(unit, FL_LAUNCH_GRID(copy_strided<T>, fl_blocks_for(count, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, by, count))
 }
 
 extern "C" void fl_put(void *y, const void *x, int64_t outer, int64_t ny, int64_t at, int64_t n, int64_t inner, int bytes)
@@ -195,5 +224,5 @@ extern "C" void fl_convert_strided(void *y, enum fl_type ty, const void *x, enum
 extern "C" void fl_positions(int32_t *y, int64_t base, int64_t n)
 {
     if (n > 0)
-        FL_LAUNCH_GRID(positions, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, y, base, n);
+        FL_LAUNCH_GRID(positions, fl_blocks_for(n, 4 * FL_BLOCK), FL_BLOCK, y, base, n);
 }

@@ -1,5 +1,5 @@
-/* Cross entropy, whole and in the pieces a split vocabulary needs: one block per row of logits. Columns [base, base + n)
- * of the classes; classes from `valid` on are padding, count as -inf and get gradient 0. */
+/* Cross entropy, whole and in the pieces a split vocabulary needs: one block per row of logits, 16 bytes a thread. Columns
+ * [base, base + n) of the classes; classes from `valid` on are padding, count as -inf and get gradient 0. */
 #include "../flow_rt.h"
 #include <cfloat>
 
@@ -12,11 +12,15 @@ static int64_t valid_columns(int64_t n, int64_t base, int64_t valid)
 template <typename T>
 __global__ void ce_max_kernel(float *m, const T *logits, int64_t rows, int64_t n, int64_t columns)
 {
+    constexpr int W = FL_SUMMED;
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        float v = -INFINITY;
-        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-            v = fmaxf(v, fl_load(logits[r * n + i]));
+        float v = -INFINITY, x[W];
+        FL_PIECES(W, i, r * n, columns, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(x, logits + r * n, i, columns);
+            FL_LANES(e, W, i, columns)
+                v = fmaxf(v, x[e]);
+        }
         v = fl_block_max(v, scratch);
         if (threadIdx.x == 0)
             m[r] = v;
@@ -26,11 +30,15 @@ __global__ void ce_max_kernel(float *m, const T *logits, int64_t rows, int64_t n
 template <typename T>
 __global__ void ce_sum_exp_kernel(float *s, const T *logits, const float *m, int64_t rows, int64_t n, int64_t columns)
 {
+    constexpr int W = FL_SUMMED;
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        float v = 0;
-        for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-            v += expf(fl_load(logits[r * n + i]) - m[r]);
+        float v = 0, top = m[r], x[W];
+        FL_PIECES(W, i, r * n, columns, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(x, logits + r * n, i, columns);
+            FL_LANES(e, W, i, columns)
+                v += expf(x[e] - top);
+        }
         v = fl_block_sum(v, scratch);
         if (threadIdx.x == 0)
             s[r] = v;
@@ -41,12 +49,17 @@ template <typename T>
 __global__ void ce_below_kernel(float *p, const T *logits, const float *m, const int32_t *target, int64_t rows, int64_t n,
                                 int64_t base, int64_t columns, int64_t valid, int32_t ignore, float smoothing)
 {
+    constexpr int W = FL_SUMMED;
     FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         float mean = 0;
         if (smoothing != 0) {
-            for (int64_t i = threadIdx.x; i < columns; i += FL_BLOCK)
-                mean += m[r] - fl_load(logits[r * n + i]);
+            float top = m[r], x[W];
+            FL_PIECES(W, i, r * n, columns, threadIdx.x, FL_BLOCK) {
+                fl_wide_load(x, logits + r * n, i, columns);
+                FL_LANES(e, W, i, columns)
+                    mean += top - x[e];
+            }
             mean = fl_block_sum(mean, scratch) / (float)valid;
         }
         if (threadIdx.x == 0) {
@@ -63,12 +76,18 @@ __global__ void ce_grad_kernel(T *dlogits, const float *dloss, const T *logits, 
                                const int32_t *target, int64_t rows, int64_t n, int64_t base, int64_t columns, int64_t valid,
                                int32_t ignore, float smoothing)
 {
+    constexpr int W = FL_SUMMED;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
-        float g = target[r] == ignore ? 0.0f : dloss[r], factor = 1.0f / s[r];
+        float g = target[r] == ignore ? 0.0f : dloss[r], factor = 1.0f / s[r], top = m[r], x[W];
         int64_t t = (int64_t)target[r] - base;
-        for (int64_t i = threadIdx.x; i < n; i += FL_BLOCK) {
-            float d = expf(fl_load(logits[r * n + i]) - m[r]) * factor - (i == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid;
-            dlogits[r * n + i] = fl_store<T>(i < columns && g != 0 ? g * d : 0.0f);
+        FL_PIECES(W, i, r * n, n, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(x, logits + r * n, i, n);
+            FL_UNROLL
+            for (int e = 0; e < W; e++) {
+                float d = expf(x[e] - top) * factor - (i + e == t ? 1 - smoothing : 0.0f) - smoothing / (float)valid;
+                x[e] = i + e < columns && g != 0 ? g * d : 0.0f;
+            }
+            fl_wide_store(dlogits + r * n, i, n, x);
         }
     }
 }

@@ -19,22 +19,32 @@ template <typename T> struct following {
 
 template <typename T> __global__ void epilogue_kernel(following<T> f)
 {
-    FL_GRID_FOR(i, f.m * f.n) {
-        int64_t row = i / f.n, column = i % f.n;
-        float x = fl_load(f.c[row * f.ldc + column]);
+    constexpr int W = fl_wide<T>;
+    int64_t pieces = FL_VECTORS_OF(W, f.n);
+    FL_GRID_FOR(k, f.m * pieces) {
+        int64_t row = k / pieces, i = k % pieces * W;
+        float x[W], other[W] = {};
+        fl_wide_load(x, f.c + row * f.ldc, i, f.n);
         if (f.bias)
-            x += fl_load(f.bias[column]);
+            fl_wide_load(other, f.bias, i, f.n);
+        FL_UNROLL
+        for (int e = 0; e < W; e++)
+            x[e] += other[e];
         if (f.activation == FL_GELU_GRAD)
-            x = fl_gelu_grad(fl_load(f.aux[row * f.ldaux + column]), x);
+            fl_wide_load(other, f.aux + row * f.ldaux, i, f.n);
         else if (f.aux)
-            f.aux[row * f.ldaux + column] = fl_store<T>(x);
-        if (f.activation == FL_GELU)
-            x = fl_gelu(x);
-        else if (f.activation == FL_RELU)
-            x = fmaxf(x, 0.0f);
-        if (f.residual)
-            x += fl_load(f.residual[row * f.ldr + column]);
-        f.c[row * f.ldc + column] = fl_store<T>(x);
+            fl_wide_store(f.aux + row * f.ldaux, i, f.n, x);
+        FL_UNROLL
+        for (int e = 0; e < W; e++)
+            x[e] = f.activation == FL_GELU_GRAD ? fl_gelu_grad(other[e], x[e]) : f.activation == FL_GELU ? fl_gelu(x[e]) :
+                   f.activation == FL_RELU ? fmaxf(x[e], 0.0f) : x[e];
+        if (f.residual) {
+            fl_wide_load(other, f.residual + row * f.ldr, i, f.n);
+            FL_UNROLL
+            for (int e = 0; e < W; e++)
+                x[e] += other[e];
+        }
+        fl_wide_store(f.c + row * f.ldc, i, f.n, x);
     }
 }
 
@@ -71,7 +81,7 @@ template <typename T> static void follow(void *c, const struct fl_gemm *g, const
     following<T> f = {(T *)c, (T *)e->aux, (const T *)e->bias, (const T *)e->residual, g->m, g->n, g->ldc, e->ldaux, e->ldr,
                       (int)e->activation};
     if (g->m > 0 && g->n > 0)
-        FL_LAUNCH_GRID(epilogue_kernel<T>, fl_blocks_for(g->m * g->n, FL_BLOCK), FL_BLOCK, f);
+        FL_LAUNCH_GRID(epilogue_kernel<T>, fl_blocks_for(g->m * FL_VECTORS_OF(fl_wide<T>, g->n), FL_BLOCK), FL_BLOCK, f);
 }
 
 static void apart(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g,

@@ -116,18 +116,18 @@ template <typename T> static __device__ __forceinline__ uint32_t fl_pack(float a
 
 struct alignas(16) fl_16_bytes { uint32_t part[4]; };            /* one access */
 
-/* W elements that one thread takes, in accesses of 16 bytes (or of all there are) where they begin at multiples of that; the last
- * ones of n, and those that begin elsewhere, one by one. What lies behind n is 0. */
+/* W elements that one thread takes, in accesses of 16 bytes (or of all there are) where they begin at multiples of that; the first
+ * and the last ones of [0, n), and those that begin elsewhere, one by one. What lies outside is 0. */
 template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) fl_vector { T at[W]; };
 
 template <int W, typename T> static __device__ __forceinline__ fl_vector<T, W> fl_vector_load(const T *x, int64_t i, int64_t n)
 {
-    if (i + W <= n && (uintptr_t)(x + i) % alignof(fl_vector<T, W>) == 0)
+    if (i >= 0 && i + W <= n && (uintptr_t)(x + i) % alignof(fl_vector<T, W>) == 0)
         return *(const fl_vector<T, W> *)(x + i);
     fl_vector<T, W> v = {};
     FL_UNROLL
     for (int e = 0; e < W; e++)
-        if (i + e < n)
+        if ((uint64_t)(i + e) < (uint64_t)n)
             v.at[e] = x[i + e];
     return v;
 }
@@ -135,14 +135,37 @@ template <int W, typename T> static __device__ __forceinline__ fl_vector<T, W> f
 template <int W, typename T>
 static __device__ __forceinline__ void fl_vector_store(T *y, int64_t i, int64_t n, const fl_vector<T, W> &v)
 {
-    if (i + W <= n && (uintptr_t)(y + i) % alignof(fl_vector<T, W>) == 0) {
+    if (i >= 0 && i + W <= n && (uintptr_t)(y + i) % alignof(fl_vector<T, W>) == 0) {
         *(fl_vector<T, W> *)(y + i) = v;
         return;
     }
     FL_UNROLL
     for (int e = 0; e < W; e++)
-        if (i + e < n)
+        if ((uint64_t)(i + e) < (uint64_t)n)
             y[i + e] = v.at[e];
+}
+
+/* How many neighbours one thread takes at a time: 16 bytes of T; along a row that is summed up 8 of any type, which are two
+ * accesses of f32, so that the same numbers have the same sum in every type. */
+template <typename T> static constexpr int fl_wide = (int)(16 / sizeof(T));
+constexpr int FL_SUMMED = 8;
+
+/* W elements as f32. */
+template <int W, typename T> static __device__ __forceinline__ void fl_wide_load(float (&to)[W], const T *x, int64_t i, int64_t n)
+{
+    fl_vector<T, W> v = fl_vector_load<W>(x, i, n);
+    FL_UNROLL
+    for (int e = 0; e < W; e++)
+        to[e] = fl_load(v.at[e]);
+}
+
+template <int W, typename T> static __device__ __forceinline__ void fl_wide_store(T *y, int64_t i, int64_t n, const float (&from)[W])
+{
+    fl_vector<T, W> v;
+    FL_UNROLL
+    for (int e = 0; e < W; e++)
+        v.at[e] = fl_store<T>(from[e]);
+    fl_vector_store(y, i, n, v);
 }
 
 /* call, with T the type of elements that an enum fl_type says. */
@@ -226,7 +249,7 @@ static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
     FL_GRID_FOR(i##_##j, (n) * (m))                                                                                    \
         for (int64_t i = i##_##j / (m), j = i##_##j % (m), once = 1; once; once = 0)
 
-/* The same by vectors of W elements, which begin at i; of FL_VECTORS2 m is a multiple of W. FL_LANES: over those before n. */
+/* The same by vectors of W elements, which begin at i; of FL_VECTORS2 m is a multiple of W. FL_LANES: over those in [0, n). */
 #define FL_VECTORS_OF(W, n) (((n) + (W) - 1) / (W))
 #define FL_VECTORS1(W, i, n)                                                                                           \
     FL_GRID_FOR(i##_w, FL_VECTORS_OF(W, (int64_t)(n)))                                                                 \
@@ -237,7 +260,13 @@ static inline int64_t fl_blocks_for(int64_t n, int64_t per_block)
 #define FL_LANES(e, W, i, n)                                                                                           \
     FL_UNROLL                                                                                                          \
     for (int e = 0; e < (W); e++)                                                                                      \
-        if ((i) + e < (n))
+        if ((uint64_t)((i) + e) < (uint64_t)(n))
+
+/* for (int64_t i = ..): pieces of W elements of a row of n that begins at element `at` of a tensor, by `threads` of which this is the
+ * t-th. They begin at the tensor's multiples of W, so that they are whole accesses in rows of any length; the first and the last
+ * ones may reach beyond the row. What falls to which thread follows from numbers alone, not from addresses. */
+#define FL_PIECES(W, i, at, n, t, threads)                                                                             \
+    for (int64_t i = (int64_t)(t) * (W) - (int64_t)(at) % (W); i < (n); i += (int64_t)(threads) * (W))
 
 /* for (int64_t i = ..): every thread of the grid takes its share of n. */
 #define FL_GRID_FOR(i, n)                                                                                              \

@@ -5,12 +5,11 @@
 #ifndef FLOW_ROWS_H
 #define FLOW_ROWS_H
 #include "../fl_defaults.h"
+#include "../fl_random.h"
 
 template <int N> struct fl_row {
-    static constexpr int lanes = N > FL_WARP_ROW ? FL_ROW_THREADS : FL_ROW_LANES;
+    static constexpr int lanes = FL_ROW_SHARED_BY(N), wide = FL_ROW_PIECE(N), each = FL_ROW_EACH(N);
     static_assert(FL_ROW_THREADS == FL_BLOCK && FL_ROW_LANES == FL_WARP, "a block, a warp");
-    static constexpr int wide = N % (8 * lanes) == 0 ? 8 : N % 4 == 0 ? 4 : 1;
-    static constexpr int each = (N + lanes * wide - 1) / (lanes * wide) * wide;
     static __device__ __forceinline__ int lane() { return (int)(threadIdx.x % lanes); }
     /* The place in the row of the first element of this thread's piece. */
     static __device__ __forceinline__ int at(int piece) { return (piece * lanes + lane()) * wide; }
@@ -125,6 +124,31 @@ static __device__ __forceinline__ float fl_row_along(const float (&v)[fl_row<N>:
     return s;
 }
 
+/* Which elements of a row dropout keeps: bit i for this thread's i-th. first: the row's first element in the logical tensor, in
+ * which rows lie one behind the other, so that four neighbours share a counter wherever rows are of a multiple of four. */
+template <int N>
+static __device__ __forceinline__ uint32_t fl_row_kept(uint64_t key, int64_t step, int64_t block, int64_t first, uint64_t least)
+{
+    constexpr int W = fl_row<N>::wide, DRAWN = W % 4 == 0 ? 4 : 1;
+    static_assert(fl_row<N>::each <= 32, "a bit for each");
+    uint32_t kept = 0;
+    for (int i = 0; i < fl_row<N>::each; i += DRAWN) {
+        int at = fl_row<N>::at(i / W) + i % W;
+        if (at >= N)
+            continue;
+        if constexpr (DRAWN == 4) {
+            uint32_t word[4];
+            fl_random_4(key, step, (uint32_t)block, (uint64_t)(first + at) >> 2, word);
+            FL_UNROLL
+            for (int e = 0; e < 4; e++)
+                kept |= (uint32_t)(word[e] >= least) << (i + e);
+        } else {
+            kept |= (uint32_t)(fl_random(key, step, (uint32_t)block, (uint64_t)(first + at)) >= least) << i;
+        }
+    }
+    return kept;
+}
+
 enum { FL_CHUNK_ROWS = FL_CHUNK_ROWS_CUDA };
 static inline __host__ __device__ int64_t fl_chunks(int64_t rows, int64_t n)
 {
@@ -165,6 +189,10 @@ static inline __host__ __device__ int64_t fl_chunks(int64_t rows, int64_t n)
 #define FL_ROW_SUM(x, n) fl_row_along<n, fl_join_sum>(x, 0.0f)
 #define FL_ROW_MAX(x, n) fl_row_along<n, fl_join_max>(x, -INFINITY)
 #define FL_ROW_MIN(x, n) fl_row_along<n, fl_join_min>(x, INFINITY)
+#define FL_STEP(s) fl_step_on_device(s)
+#define FL_ROW_KEPT(kept, s, hash, block, first, least, n)                                                              \
+    const uint32_t kept = fl_row_kept<n>(fl_key((s)->seed, hash), (s)->step, block, first, least)
+#define FL_KEPT(kept, i) ((kept) >> (i) & 1)
 #define FL_ONCE(n) if (fl_row<n>::lane() == 0)
 #define FL_COLUMN(p, parts, c, k, count, n) float p[fl_row<n>::each] = {0}
 #define FL_COLUMN_PUT(p, parts, c, k, count, n)                                                                         \

@@ -63,9 +63,16 @@ template <typename T> __global__ void top_k_kernel(T *values, int32_t *indices, 
 template <typename T>
 __global__ void gather_kernel(T *y, const T *x, const int32_t *indices, lines l, int64_t count, int64_t base)
 {
-    FL_GRID_FOR(i, l.outer * count * l.inner) {
-        int64_t at = indices[i] - base, o = i / l.inner / count;
-        y[i] = at >= 0 && at < l.n ? x[(o * l.n + at) * l.inner + i % l.inner] : fl_store<T>(0);
+    constexpr int W = 16 / sizeof(T);
+    int64_t n = l.outer * count * l.inner;
+    FL_VECTORS1(W, i, n) {
+        const fl_vector<int32_t, W> from = fl_vector_load<W>(indices, i, n);
+        fl_vector<T, W> v;
+        FL_LANES(e, W, i, n) {
+            int64_t at = from.at[e] - base, o = (i + e) / l.inner / count;
+            v.at[e] = at >= 0 && at < l.n ? x[(o * l.n + at) * l.inner + (i + e) % l.inner] : fl_store<T>(0);
+        }
+        fl_vector_store(y, i, n, v);
     }
 }
 
@@ -112,8 +119,8 @@ extern "C" void fl_gather_as(void *y, const void *x, enum fl_type t, const int32
     lines l = lines_of(d);
     int64_t n = l.outer * count * l.inner;
     if (n > 0)
-        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(gather_kernel<T>, fl_blocks_for(n, FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, indices, l, count,
-                                        base))
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(gather_kernel<T>, fl_blocks_for(n, 4 * FL_BLOCK), FL_BLOCK, (T *)y, (const T *)x, indices, l,
+                                        count, base))
 }
 
 extern "C" void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)

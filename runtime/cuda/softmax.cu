@@ -1,4 +1,5 @@
-/* softmax and log_softmax over a set of dims: one block per line; padding entries of results are 0. */
+/* softmax and log_softmax over a set of dims: one block per line; padding entries of results are 0. Lines along the last dim are read
+ * and written 16 bytes a thread. */
 #include "walk.h"
 
 /* Is entry i of all the entries of a line a valid one? */
@@ -54,11 +55,76 @@ __global__ void softmax_grad_kernel(T *dx, const T *dy, const T *y, walk kept, w
     }
 }
 
+/* The same of line l of the last dim, `all` entries of which `valid` are no padding. */
+template <typename T>
+__global__ void softmax_row_kernel(T *y, const T *x, int64_t lines, int64_t valid, int64_t all, bool logarithm)
+{
+    constexpr int W = FL_SUMMED;
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t l = blockIdx.x; l < lines; l += gridDim.x) {
+        int64_t at = l * all;
+        float m = -INFINITY, sum = 0, v[W];
+        FL_PIECES(W, i, at, valid, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(v, x + at, i, valid);
+            FL_LANES(e, W, i, valid)
+                m = fmaxf(m, v[e]);
+        }
+        m = fl_block_max(m, scratch);
+        FL_PIECES(W, i, at, valid, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(v, x + at, i, valid);
+            FL_LANES(e, W, i, valid)
+                sum += expf(v[e] - m);
+        }
+        sum = fl_block_sum(sum, scratch);
+        float shift = m + logf(sum), factor = 1.0f / sum;
+        FL_PIECES(W, i, at, all, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(v, x + at, i, all);
+            FL_UNROLL
+            for (int e = 0; e < W; e++)
+                v[e] = i + e >= valid ? 0.0f : logarithm ? v[e] - shift : expf(v[e] - m) * factor;
+            fl_wide_store(y + at, i, all, v);
+        }
+    }
+}
+
+template <typename T>
+__global__ void softmax_row_grad_kernel(T *dx, const T *dy, const T *y, int64_t lines, int64_t valid, int64_t all, bool logarithm)
+{
+    constexpr int W = FL_SUMMED;
+    FL_SHARED(float, scratch, FL_BLOCK / FL_WARP);
+    for (int64_t l = blockIdx.x; l < lines; l += gridDim.x) {
+        int64_t at = l * all;
+        float sum = 0, g[W], v[W];
+        FL_PIECES(W, i, at, valid, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(g, dy + at, i, valid);
+            fl_wide_load(v, y + at, i, valid);
+            FL_UNROLL
+            for (int e = 0; e < W; e++)              /* outside the line g is 0 */
+                sum += logarithm ? g[e] : g[e] * v[e];
+        }
+        sum = fl_block_sum(sum, scratch);
+        FL_PIECES(W, i, at, all, threadIdx.x, FL_BLOCK) {
+            fl_wide_load(g, dy + at, i, all);
+            fl_wide_load(v, y + at, i, all);
+            FL_UNROLL
+            for (int e = 0; e < W; e++)
+                v[e] = i + e >= valid ? 0.0f : logarithm ? g[e] - expf(v[e]) * sum : v[e] * (g[e] - sum);
+            fl_wide_store(dx + at, i, all, v);
+        }
+    }
+}
+
+/* Do lines go along the last dim? Then they lie one behind the other. */
+static bool along_last(const walk &gone, const walk &all) { return all.ndim == 1 && all.stride[0] == 1 && gone.ndim == 1; }
+
 static void forward(void *y, const void *x, enum fl_type t, const struct fl_dims *d, bool logarithm)
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
-    if (kept.count > 0)
+    if (kept.count > 0 && along_last(gone, all))
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_row_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)y, (const T *)x, kept.count,
+                                        gone.count, all.count, logarithm))
+    else if (kept.count > 0)
         FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)y, (const T *)x, kept, gone, all,
                                         logarithm))
 }
@@ -67,7 +133,10 @@ static void backward(void *dx, const void *dy, const void *y, enum fl_type t, co
 {
     walk kept, gone, all;
     walk_split(d, &kept, &gone, &all);
-    if (kept.count > 0)
+    if (kept.count > 0 && along_last(gone, all))
+        FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_row_grad_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)dx, (const T *)dy,
+                                        (const T *)y, kept.count, gone.count, all.count, logarithm))
+    else if (kept.count > 0)
         FL_BY_TYPE(t, T, FL_LAUNCH_GRID(softmax_grad_kernel<T>, fl_blocks_for(kept.count, 1), FL_BLOCK, (T *)dx, (const T *)dy,
                                         (const T *)y, kept, gone, all, logarithm))
 }
