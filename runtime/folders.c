@@ -1,4 +1,4 @@
-/* Folders of a directory of checkpoints: which is the newest, putting one into place, removing what is not kept. */
+/* Folders of a directory of checkpoints: which is the newest, putting one into place, removing what is not kept; whose it is. */
 #include "check.h"
 #include "manifest.h"
 #include <dirent.h>
@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { NAME_SPACE = 64 };
+enum { NAME_SPACE = 64, LOCK_TRIES = 20 };
 
 static bool exists(const char *folder, const char *file)
 {
@@ -179,4 +182,62 @@ char *fl_folder_publish(const char *home, const char *dir, const char *fresh, co
     free(latest);
     free(next);
     return complaint;
+}
+
+/* ---- one run at a time ---- */
+
+static struct { int file; char *path; } lock = { -1, NULL };
+
+/* Locks the open file; false: another run holds it. Where a file system has no locks, nobody is kept out. */
+static bool take(int file)
+{
+    for (int i = 0; flock(file, LOCK_EX | LOCK_NB); i++) {
+        if (errno != EWOULDBLOCK)
+            return true;
+        if (i == LOCK_TRIES)
+            return false;
+        nanosleep(&(struct timespec){ 0, 100000000 }, NULL);         /* a run that was killed may be ending */
+    }
+    return true;
+}
+
+char *fl_folder_lock(const char *dir)
+{
+    int n = (int)strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    lock.path = fl_printf("%.*s.lock", n, dir);
+    for (;;) {
+        struct stat s;
+        int file = open(lock.path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (file < 0)
+            return NULL;                 /* whatever keeps it from being made, keeps checkpoints as well, and says so */
+        if (!take(file)) {
+            char who[128];
+            ssize_t got = read(file, who, sizeof who - 1);
+            who[got > 0 ? got : 0] = 0;
+            close(file);
+            return fl_printf("--save %s: another run saves there (%s); name another directory, or wait for its end", dir, who);
+        }
+        if (!fstat(file, &s) && s.st_nlink) {
+            lock.file = file;
+            break;
+        }
+        close(file);                     /* its run has just removed it */
+    }
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    if (!ftruncate(lock.file, 0))
+        dprintf(lock.file, "process %d on %s", (int)getpid(), host);
+    atexit(fl_folder_unlock);
+    return NULL;
+}
+
+void fl_folder_unlock(void)
+{
+    if (lock.file < 0)
+        return;
+    unlink(lock.path);
+    close(lock.file);
+    lock.file = -1;
 }

@@ -39,6 +39,10 @@ bool fl_is_directory(const char *path);
 bool fl_settle(const char *directory);               /* what a directory lists is on the disk when this returns */
 void fl_folder_remove(const char *path);             /* a checkpoint's files and then the folder */
 void fl_folder_sweep(const char *dir);               /* what killed runs left half written */
+/* While a run saves to dir, no other one may: what one is writing, the other would sweep away. DIR.lock stands for it until the process
+ * ends, however it does. Complaint, or NULL. */
+char *fl_folder_lock(const char *dir);
+void fl_folder_unlock(void);
 /* Removes all but the `keep` folders of the highest steps up to this one, and those of every keep_every-th step. */
 void fl_folder_retain(const char *dir, const char *name, int64_t step, int64_t keep, int64_t keep_every);
 /* Puts the folder `fresh` of `home` into place under its name: home is dir, or what becomes dir. Complaint, or NULL. */

@@ -13,7 +13,7 @@
 #   files   every rank writes its part; each file is in the manifest with its checksum; sizes are alike
 #   told    what --resume takes instead of what one may think: an older checkpoint, another seed, no --load
 #   keep    the last n and every m-th stay
-#   beside  training goes on while the disk takes its time, and a little memory is enough
+#   beside  training goes on while the disk takes its time, and a little memory is enough; a second run is kept out meanwhile
 #   old     a checkpoint of version 2 is read; of a later version it is refused
 #   shards  weights in several files with an index, both ways
 #   llama   Hugging Face's names and shapes of Llama, both ways
@@ -222,8 +222,11 @@ beside)
         sleep 0.05
     done
     [ ! -e ck ] && [ -e ck.new/step_000100.new ] || fail "training does not go on beside the writing"
-    wait $! || fail "$(cat err)"
-    [ "$(cat ck/latest)" = step_000200 ] && [ ! -e ck.new ] || fail "$(ls ck)"
+    first=$!
+    timeout 120 mpirun -n 2 --oversubscribe dp2/run --data tokens.bin --quiet --steps 1 --save ck/ 2>second && fail "two runs save to one directory"
+    grep -q 'flow: --save ck/*: another run saves there (process [0-9]* on [^ ]*); name another directory' second || fail "$(cat second)"
+    wait $first || fail "$(cat err)"
+    [ "$(cat ck/latest)" = step_000200 ] && [ ! -e ck.new ] && [ ! -e ck.lock ] || fail "$(ls . ck)"
     run dp2 --steps 20 --save quick --save-every 10
     run dp2 --steps 20 --save small --save-every 10 --save-memory 1K
     "$same" quick/step_000020 small/step_000020 && "$same" quick/step_000010 small/step_000010 || fail "a small memory writes otherwise"
