@@ -57,7 +57,7 @@ static char *skip_header(struct fl_file *f, int64_t bytes)
         { 20240520, 1, FL_ELEMENT_U16 }, { 20240801, 7, FL_ELEMENT_U32 },
     };
     int32_t header[3];
-    if (bytes < HEADER || (f->element != FL_ELEMENT_U16 && f->element != FL_ELEMENT_U32))
+    if (bytes < HEADER || f->element == FL_ELEMENT_MEGATRON)
         return NULL;
     char *complaint = read_bytes(f->name, f->fd, header, sizeof header, 0);
     for (int i = 0; !complaint && i < 2; i++) {

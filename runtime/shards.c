@@ -2,6 +2,7 @@
  * each tensor stands, as Hugging Face writes them. */
 #include "shards.h"
 #include "check.h"
+#include "manifest.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -88,6 +89,9 @@ char *fl_shards_of(const char *path, int *n, const char ***names)
     if (!stat(path, &s) && S_ISDIR(s.st_mode)) {
         char *index = fl_printf("%s/model.safetensors.index.json", path);
         char *whole = fl_printf("%s/model.safetensors", path);
+        if (access(index, R_OK) && access(whole, R_OK) && fl_manifest_newest(path))
+            return fl_printf("%s holds checkpoints, in which the optimizer's states are too: --resume %s goes on from there; for its "
+                             "weights alone, export them", path, path);
         if (access(index, R_OK) && access(whole, R_OK))
             return fl_printf("%s is a folder without model.safetensors.index.json or model.safetensors", path);
         if (!access(index, R_OK) && !access(whole, R_OK))

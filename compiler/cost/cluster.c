@@ -67,6 +67,15 @@ static bool number(const char *path, json_t *all, const char *key, double *to, d
     return false;
 }
 
+/* Devices and the like are counted. */
+static bool counted(const char *path, const char *key, double x)
+{
+    if (x < 1e15 && x == (double)(int64_t)x)
+        return true;
+    diag_error(E_FILE, (struct span){0}, "'%s' of '%s' is not a whole number below 1e15", key, path);
+    return false;
+}
+
 const struct cluster *cluster_read(const char *path)
 {
     static const char *const keys[] = {
@@ -106,8 +115,8 @@ const struct cluster *cluster_read(const char *path)
     double x;
 #define FIELD(name, least)                                                                                             \
     x = (double)c->name;                                                                                               \
-    fine = fine && number(path, all, #name, &x, least);                                                                \
-    c->name = (typeof(c->name))x;
+    fine = fine && number(path, all, #name, &x, least) && ((typeof(c->name))0.5 > 0 || counted(path, #name, x));       \
+    c->name = !fine ? c->name : (typeof(c->name))x;
 #include "cluster.def"
     const json_t *name = json_object_get(all, "name");
     c->given = true;

@@ -186,6 +186,7 @@ told)
     told() { run dp2 --resume ck --steps 5 "$@" >out 2>err; }
     told --seed 1
     [ ! -s err ] || fail "a seed that is the same: $(cat err)"
+    refused 'ck holds checkpoints, .*: --resume ck goes on from there' dp2 --load ck
     head -c 4000 tokens.bin >short.bin
     timeout 120 mpirun -n 2 --oversubscribe dp2/run --data short.bin --quiet --resume ck --steps 5 2>err || fail "other data"
     grep -q '^flow: the data of gpt.flow:[0-9]* held 3000 elements when the checkpoint was written and hold 2000 now' err || fail "data: $(cat err)"

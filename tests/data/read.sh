@@ -135,6 +135,8 @@ printf 'TNTIDX..........................................' >p.idx; refused 'p.idx
 perl -e 'print pack("V*", 20240520, 1, 25, (0) x 253), pack("v*", 0 .. 20)' >h.bin
 refused 'the header says 25 tokens, the file has room for 21' 1 plain --data h.bin
 refused 'w.bin has the header of a file of u32, but is read as u16' 1 plain --data w.bin
+program bytes one 'next_token("a.bin", u8)'
+refused 'w.bin has the header of a file of u32, but is read as u8' 1 bytes --data w.bin
 head -c 41 a.bin >odd.bin; refused '41 bytes are not a whole number of u16 elements' 1 plain --data odd.bin
 mkdir folder; refused 'folder is no plain file' 1 plain --data folder
 u16 0 1 2 >short.bin; refused 'has 3 tokens; one step of plain.flow:11 needs 5' 1 plain --data short.bin

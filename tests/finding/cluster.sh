@@ -21,3 +21,6 @@ said '^dp2 '
 sed 's/"stream"/"steam"/' c.json >wrong.json
 refused "$flowc" "$gpt" --plan dp2 --check --cluster wrong.json
 said "a cluster has no 'steam'"
+echo '{"hosts": 1.5}' >half.json
+refused "$flowc" "$gpt" --plan dp2 --check --cluster half.json
+said "'hosts' of 'half.json' is not a whole number"
