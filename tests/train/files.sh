@@ -12,7 +12,7 @@ watched --steps 25 --save ck
 perl "$here/prometheus.pl" run.prom || fail "run.prom"
 [ ! -e run.prom.part ] || fail "something is left"
 last() { sed -n "s/.*\"$1\": \([-0-9.e+]*\).*/\1/p" m.jsonl | tail -1; }
-gauge() { sed -n "s/^flow_$1{program=\"[^\"]*gpt.flow\",plan=\"dp2_tp2\"$2} //p" run.prom; }
+gauge() { sed -n "s/^flow_$1{run=\"run\",program=\"[^\"]*gpt.flow\",plan=\"dp2_tp2\"$2} //p" run.prom; }
 same() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a == b && a != "") }' || fail "$3: $1 and $2"; }
 same "$(gauge step '')" 25 "step"
 same "$(gauge loss '')" "$(last loss)" "loss"
