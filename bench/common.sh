@@ -14,13 +14,13 @@ options() {
     done
     [ $# = 0 ] || { sed -n "${lines}s/^# //p" "bench/$(basename "$0")"; exit 2; }
 }
-# size MODEL: blocks, width, heads, tokens of a sequence and vocabulary
+# size MODEL: blocks, width, heads, tokens of a sequence and vocabulary; blocks on each of two stages, the head with the second
 size() {
     case $1 in
-    tiny) L=4 D=128 H=4 T=64 V=1024 ;;
-    small) L=6 D=384 H=6 T=256 V=8192 ;;
-    gpt2) L=12 D=768 H=12 T=256 V=50257 ;;
-    1.3b) L=24 D=2048 H=16 T=256 V=50257 ;;
+    tiny) L=4 D=128 H=4 T=64 V=1024 map='2, 2' ;;
+    small) L=6 D=384 H=6 T=256 V=8192 map='4, 2' ;;
+    gpt2) L=12 D=768 H=12 T=256 V=50257 map='9, 3' ;;
+    1.3b) L=24 D=2048 H=16 T=256 V=50257 map='13, 11' ;;
     *) echo "bench: no model $1"; exit 2 ;;
     esac
 }
@@ -38,7 +38,7 @@ built() {
 example() {
     { cat examples/gpt/gpt.flow; for type in f32 bf16; do
         sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed "s/^plan bf16 /plan bench_$type /; s/dp: 2/dp: $1/"
-      done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed '/^ *memory/d'
+      done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed "/^ *memory/d; /^plan pp2 /,/^}/s/split h }/split h = [$map] }/"
 }
 # gpus_here N: the largest of 1, 2 and 4 GPUs that N has
 gpus_here() {
