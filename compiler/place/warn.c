@@ -26,6 +26,49 @@ static int64_t blocks_on(const struct plan *plan, const int64_t *cut, int stage)
     return blocks;
 }
 
+static double work_of(const struct node *n);
+
+static double work_in(const struct region *r)
+{
+    double work = 0;
+    for (int i = 0; i < arrlen(r->nodes); i++)
+        work += work_of(r->nodes[i]);
+    return work;
+}
+
+/* Floating-point operations of a node; for a repeat those of all its blocks. */
+static double work_of(const struct node *n)
+{
+    return n->body ? (double)n->body->count * work_in(n->body) : n->op->flops ? n->op->flops(n) : 0;
+}
+
+/* Of what one stage does of r. */
+static double work_on(const struct plan *plan, const struct region *r, int stage)
+{
+    double work = 0;
+    for (int i = 0; i < arrlen(r->nodes); i++) {
+        const struct node *n = r->nodes[i];
+        if (n->body && n->body->cut)
+            work += (double)blocks_on(plan, n->body->cut, stage) * work_in(n->body);
+        else if (n->stage >= 0 && stage_of(plan, n->stage) == stage)
+            work += work_of(n);
+    }
+    return work;
+}
+
+/* Does one stage have two fifths more to do than they have on average, so that the others wait? */
+static bool unequal(const struct plan *plan, const struct region *r)
+{
+    int stages = plan_stages(plan);
+    double most = 0, all = 0;
+    for (int s = 0; s < stages; s++) {
+        double work = work_on(plan, r, s);
+        most = work > most ? work : most;
+        all += work;
+    }
+    return most > 1.4 * all / stages;
+}
+
 /* In r, on a stage, or anywhere (-1). */
 static bool has_params(const struct plan *plan, const struct region *r, int stage)
 {
@@ -42,7 +85,8 @@ static bool has_params(const struct plan *plan, const struct region *r, int stag
     return false;
 }
 
-/* Stages that do nothing, have neither blocks nor parameters, or more than twice the blocks of others. */
+/* Stages that do nothing, have neither blocks nor parameters, or more than twice the blocks of others and the others no other work
+ * for it, such as a head. */
 void warn_stages(const struct placing *p)
 {
     const struct plan *plan = p->plan;
@@ -79,7 +123,7 @@ void warn_stages(const struct placing *p)
             diag_help(d, "cut a repeat over the stages with `split`, or place calls there with `place`");
         return;
     }
-    if (!cut || most <= 2 * least)
+    if (!cut || most <= 2 * least || !unequal(plan, p->g->root))
         return;
     struct diag *d = diag_warning(W_STAGE, at, "stages have between %lld and %lld blocks of '%s'", (long long)least,
                                   (long long)most, plan->split);
