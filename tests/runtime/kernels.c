@@ -47,13 +47,18 @@ static void layer_norm(void **state)
         }
 }
 
-/* Every set of reduced dims of a padded three-dim tensor, and a large one that is cut into chunks. */
+/* Every set of reduced dims of a padded three-dim tensor, of a large one that is cut into chunks, and of one with many terms for
+ * few results, which lie apart. */
 static void reductions(void **state)
 {
     (void)state;
-    for (unsigned axes = 0; axes < 16; axes++) {
+    for (unsigned axes = 0; axes < 24; axes++) {
         struct fl_dims d = { .ndim = 3, .n = { 5, 7, 11 }, .valid = { 4, 7, 9 }, .reduced = axes & 7, .divisor = 13 };
-        if (axes & 8)
+        if (axes & 16)
+            d = (struct fl_dims){
+                .ndim = 3, .n = { 40, 3, 50 }, .valid = { 40, 3, 50 }, .reduced = axes & 7, .divisor = 13
+            };
+        else if (axes & 8)
             d = (struct fl_dims){
                 .ndim = 2, .n = { 300, 9000 }, .valid = { 300, 9000 }, .reduced = axes & 3, .divisor = 13
             };
