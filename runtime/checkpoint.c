@@ -105,6 +105,7 @@ void fl_checkpoint_prepare(const struct fl_checkpoint_to *to)
 {
     bool root = fl_rank_number == 0;
     target = *to;
+    fl_agree(root ? fl_folder_lock(to->dir) : NULL);
     struct stat s;
     int there = !lstat(to->dir, &s);
     FL_WORLD(MPI_Bcast(&there, 1, MPI_INT, 0, MPI_COMM_WORLD));
@@ -113,8 +114,7 @@ void fl_checkpoint_prepare(const struct fl_checkpoint_to *to)
     FL_WORLD(MPI_Bcast(&number, 1, MPI_INT64_T, 0, MPI_COMM_WORLD));
     mark = fl_printf("%s/.seen_by_all_%lld", home, (long long)number);
     if (root) {
-        complaint = fl_folder_lock(to->dir);
-        complaint = complaint ? complaint : refuse(to->dir, home);
+        complaint = refuse(to->dir, home);
         FILE *f = complaint ? NULL : fopen(mark, "w");
         if (!complaint && (!f || fclose(f)))
             complaint = fl_printf("--save %s: cannot write there: %s", to->dir, strerror(errno));

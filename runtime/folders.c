@@ -217,7 +217,8 @@ char *fl_folder_lock(const char *dir)
             ssize_t got = read(file, who, sizeof who - 1);
             who[got > 0 ? got : 0] = 0;
             close(file);
-            return fl_printf("--save %s: another run saves there (%s); name another directory, or wait for its end", dir, who);
+            return fl_printf("--save %s: another run saves there%s%s%s; name another directory, or wait for its end", dir,
+                             *who ? " (" : "", who, *who ? ")" : "");
         }
         if (!fstat(file, &s) && s.st_nlink) {
             lock.file = file;

@@ -146,7 +146,8 @@ static void gather(fl_comm *c, const struct fl_collective *x)
 {
     struct parts p = parts_of(c, 0, &x->cut);
     MPI_Datatype type = type_of(x->bytes);
-    const void *mine = fl_in_place(x, c->size, c->rank) ? MPI_IN_PLACE : x->src;
+    bool here = x->cut.share && fl_in_place(x, c->size, c->rank);    /* shares lie so on every rank or on none, as MPI wants it */
+    const void *mine = here ? MPI_IN_PLACE : x->src;
     if (c->posting && x->cut.share) {
         MPI_Request request;
         FL_MPI(MPI_Iallgather(mine, p.count[0], type, x->dst, p.count[0], type, c->mpi, &request));

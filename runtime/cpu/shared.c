@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 enum { SLOTS = FL_MEETING_SLOTS, SLOT_BYTES = FL_MEETING_SLOT_BYTES, LANE_BYTES = 4096 };
+enum { MOST_RANKS = 1024 };              /* each has a slice of a slot */
 
 struct lane {                            /* of a rank, in shared memory: pieces that are past each stage */
     _Atomic uint64_t fed, reduced, taken;
@@ -63,7 +64,7 @@ static bool one_host(MPI_Comm mpi, int size)
 
 struct fl_shared *fl_shared_new(MPI_Comm mpi, int rank, int size)
 {
-    if (size == 1 || !one_host(mpi, size))
+    if (size == 1 || size > MOST_RANKS || !one_host(mpi, size))
         return NULL;
     struct { long process, file, stamp; } owner = {0};
     int64_t bytes = size * FL_MEETING_BYTES + (int64_t)sizeof owner;

@@ -31,11 +31,11 @@ static __device__ __forceinline__ float joined(int kind, float v, float x)
     return kind == FL_SUM ? v + x : kind == FL_MAX ? fmaxf(v, x) : fminf(v, x);
 }
 
-/* One more term; lost: what rounding has taken from a sum so far. */
+/* One more term; lost: what rounding has taken from a sum so far. An infinite one has lost nothing that could be told. */
 static __device__ __forceinline__ void join(int kind, float &v, float &lost, float term)
 {
     float x = term - lost, next = joined(kind, v, x);
-    lost = kind == FL_SUM ? next - v - x : 0.0f;
+    lost = kind == FL_SUM && isfinite(next) ? next - v - x : 0.0f;
     v = next;
 }
 

@@ -103,6 +103,12 @@ static void reductions(void **state)
         fl_mean(y, x, &d);
         check_close("mean", y, sum, kept, 1e-5);
     }
+    float x[2 * 100], y[2];
+    for (int i = 0; i < 200; i++)
+        x[i] = i == 3 ? INFINITY : 1;
+    struct fl_dims rows = { .ndim = 2, .n = { 2, 100 }, .valid = { 2, 100 }, .reduced = 2, .divisor = 100 };
+    fl_sum(y, x, &rows);
+    assert_true(isinf(y[0]) && y[0] > 0 && y[1] == 100);
 }
 
 static void softmaxes(void **state)
