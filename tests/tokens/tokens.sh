@@ -75,7 +75,7 @@ other 's/"behavior":"Isolated"/"behavior":"Contiguous"/'; refused 'a Split with 
 other 's/"byte_fallback":false/"byte_fallback":true/'; refused 'a BPE with byte_fallback' "$text" --tokenizer other.json
 other 's/"lstrip":false/"lstrip":true/'; refused "the added token '<|endoftext|>' with lstrip" "$text" --tokenizer other.json
 other 's/"Regex":"\(\?i/"Regex":"((?i/'; refused 'cannot be used' "$text" --tokenizer other.json
-for odd in '[[:alpha:]]' '\\X' '(?m:.)' '(a){1,2}+' 'a(?i)b' '[]a]' '\\Qa'; do
+for odd in '[!-\\h]' '[+-\\p{L}]' '[a-[b]]' '[\\s-a]' '[[:alpha:]]' '\\X' '(?m:.)' '(a){1,2}+' 'a(?i)b' '[]a]' '\\Qa'; do
     ODD=$odd other 's/("Regex":")[^"]*(?:\\.[^"]*)*"/$1$ENV{ODD}"/'; refused 'flow-tokens does not know it' "$text" --tokenizer other.json
 done
 other 's/"merges":\[\[/"merges":[["zq","qz"],[/'; refused "merge 0 needs 'zq'" "$text" --tokenizer other.json

@@ -118,10 +118,28 @@ static void put_part(struct text *to, struct reading *r, struct text *single, st
     single->n = sets->n = 0;
 }
 
+/* Where a class stands with ranges: a '-' behind ONE opens one, which the next character closes; behind SET, or with a
+ * set to close it, the reference refuses it; elsewhere it is itself. */
+enum range { NO_RANGE, ONE, SET, OPEN };
+
+/* A character of a class without '\\'; one that would mean something to PCRE2 where it comes to stand gets one. */
+static enum range plain(struct reading *r, struct text *single, enum range range)
+{
+    bool hyphen = *r->at == '-' && r->at[1] != ']' && strncmp(r->at + 1, "&&", 2);
+    if (hyphen && range == SET)
+        refuse(r, "a set of characters before '%c' as the start of a range", '-');
+    bool opens = hyphen && range == ONE;
+    put(single, "%s%c", !opens && strchr("-^", *r->at) ? "\\" : "", *r->at);
+    while ((*++r->at & 0xc0) == 0x80)
+        put(single, "%c", *r->at);
+    return opens ? OPEN : range == OPEN ? NO_RANGE : ONE;
+}
+
 /* At what is behind '['. */
 static void class(struct reading *r, struct text *to)
 {
     struct text single = {0}, sets = {0}, before = {0};
+    enum range range = NO_RANGE;
     bool not = *r->at == '^';
     r->at += not;
     if (*r->at == ']')
@@ -131,29 +149,37 @@ static void class(struct reading *r, struct text *to)
             refuse(r, "an open '%c'", '[');
         if (!strncmp(r->at, "[:", 2))
             refuse(r, "'%s' in a class", "[:");
+        bool set = *r->at == '\\' && (set_of(r->at[1]) || (r->at[1] | 32) == 'p');
+        if (range == OPEN && (set || *r->at == '['))
+            refuse(r, "'-%.*s': a set of characters as the end of a range", set ? 2 : 1, r->at);
         if (!strncmp(r->at, "&&", 2)) {
             put(&before, "(?=");
             put_part(&before, r, &single, &sets);
             put(&before, ")");
             r->at += 2;
+            range = NO_RANGE;
         } else if (*r->at == '[') {
             r->at++;
             put(&sets, "|");
             class(r, &sets);
+            range = NO_RANGE;
         } else if (*r->at != '\\') {
-            put(&single, "%c", *r->at++);
+            range = plain(r, &single, range);
         } else if (set_of(r->at[1])) {
             if (r->at[1] & 32)
                 put(&single, "%s", set_of(r->at[1]));
             else
                 put(&sets, "|[^%s]", set_of(r->at[1]));
             r->at += 2;
-        } else if (r->at[1] == 'p' || r->at[1] == 'P') {
+            range = SET;
+        } else if (set) {
             r->at++;
             property(r, &single);
+            range = SET;
         } else {
             r->at++;
             character(r, &single);
+            range = range == OPEN ? NO_RANGE : ONE;
         }
     }
     r->at++;
