@@ -46,8 +46,12 @@ fi
 # without nvcc: what is missing, and what to do
 if make -C "$work/out" -B NVCC=/nowhere/nvcc >"$work/said" 2>&1; then fail "make without nvcc succeeds"; fi
 grep -q 'nvcc is missing.*--target cpu' "$work/said" || { cat "$work/said"; fail "make without nvcc is unclear"; }
-# without NCCL: a compiler that does not find it
-printf '#!/bin/sh\nexit 1\n' >"$work/none" && chmod +x "$work/none"
+# without NCCL: a compiler that does not find it; nor is another fault of the compiler taken for that
+printf '#!/bin/sh\n! grep -q nccl.h\n' >"$work/none" && chmod +x "$work/none"
 if make -C "$work/out" -B NVCC="$work/none" >"$work/said" 2>&1; then fail "make without NCCL succeeds"; fi
 grep -q 'NCCL is missing.*libnccl-dev' "$work/said" || { cat "$work/said"; fail "make without NCCL is unclear"; }
+printf '#!/bin/sh\necho "unsupported host compiler" >&2\nexit 1\n' >"$work/none"
+if make -C "$work/out" -B NVCC="$work/none" >"$work/said" 2>&1; then fail "make with a broken nvcc succeeds"; fi
+grep -q 'cannot compile.*CXX_OF_NVCC=g++.*unsupported host compiler' "$work/said" || { cat "$work/said"; fail "a broken nvcc is unclear"; }
+if grep NCCL "$work/said"; then fail "a broken nvcc is taken for missing NCCL"; fi
 rm -rf "$work"
