@@ -4,9 +4,9 @@
  *     flow-diff A.safetensors B.safetensors [--rtol 1e-4] [--atol 1e-8] [--rename 'FROM=TO']... [--all]
  *
  * A tensor differs where |a - b| > atol + rtol * (its largest magnitude in B): rounding grows with the sums behind an
- * entry, not with the entry. NaN equals NaN only. Tensors of whole numbers are compared byte by byte. --rename gives tensors of B the names of A; `*` in both stands for the
- * same text, the first for the first. Exit code 0: all common tensors agree; 1: one differs, or none is common; 2: bad
- * usage or files. */
+ * entry, not with the entry. NaN equals NaN only. Tensors of whole numbers are compared byte by byte. --rename gives
+ * tensors of B the names of A; `*` in both stands for the same text, the first for the first. Exit code 0: all common
+ * tensors agree; 1: one differs, or none is common; 2: bad usage or files. */
 #define _GNU_SOURCE
 #include "../runtime/safetensors.h"
 #include "../runtime/check.h"
@@ -124,7 +124,7 @@ static struct result compare(const struct settings *s, const struct fl_st_entry 
             r.worst = i;
         }
         if (!(off / fabs(y) <= r.largest_rel))
-            r.largest_rel = isnan(y) ? INFINITY : off / fabs(y);
+            r.largest_rel = isfinite(y) ? off / fabs(y) : INFINITY;
         if (off > s->atol + s->rtol * r.scale && r.beyond++ == 0)
             r.first = i;
     }

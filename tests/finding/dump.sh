@@ -59,7 +59,7 @@ said 'no tensor in common'
 said '1 tensors agree'
 
 # Whole numbers, as files of other frameworks have them, are compared too; one that is no number is infinitely far off.
-perl -e 'for (["i.st", 3, 2], ["j.st", 3, "nan"], ["k.st", 4, 2]) { my ($name, $i, $x) = @$_; open F, ">", $name;
+perl -e 'for (["i.st", 3, 2], ["j.st", 3, "nan"], ["k.st", 4, 2], ["l.st", 3, "inf"]) { my ($name, $i, $x) = @$_; open F, ">", $name;
     my $h = q({"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"x":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}});
     print F pack("Q<", length $h), $h, pack("q<", $i), pack("f<", $x); close F }'
 "$FLOW_DIFF" i.st i.st >out || { cat out; fail "a file and itself"; }
@@ -68,6 +68,8 @@ if "$FLOW_DIFF" i.st k.st >out; then fail "another whole number"; fi
 said '^i is not the same byte by byte: I64\[1\] and I64\[1\]'
 if "$FLOW_DIFF" i.st j.st >out; then fail "no number"; fi
 said '^x F32\[1\] differs: max |a - b| inf at \[0\] (2 and nan), max rel inf'
+if "$FLOW_DIFF" i.st l.st >out; then fail "no end"; fi
+said '^x F32\[1\] differs: max |a - b| inf at \[0\] (2 and inf), max rel inf'
 
 # A loss in rows never has the whole logits, and says so; gradients of f16 are those of f32, whatever the scale.
 refused run one --data tokens.bin --steps 1 --dump logits -o no.st
