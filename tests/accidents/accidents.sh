@@ -24,9 +24,9 @@ refused() { # WORDS: of the command in "${command[@]}"
 case $row in
 killed)
     plans dp2_tp2
-    start dp2_tp2 --save ck --save-every 20
+    start dp2_tp2 --save ck --save-every 20 --metrics m.jsonl
     checkpointed ck
-    sleep 0.2                            # until they train again
+    trains m.jsonl
     kill -KILL "$(cat pid.2)"
     ended 10
     reported "rank 2 is gone (process $(cat pid.2) on .*); mpirun ends the run"
@@ -127,8 +127,8 @@ no_shared)
     refused '--resume ck: rank 1 on .* does not see ck/step_000002' ;;
 asked)
     plans dp2_tp2
-    start dp2_tp2 --save ck --steps 3000
-    sleep 1.5
+    start dp2_tp2 --save ck --steps 3000 --metrics m.jsonl
+    trains m.jsonl
     mpirun=$(grep -l "^PPid:[[:space:]]*$job\$" /proc/[0-9]*/status 2>/dev/null | tr -dc '0-9\n')
     kill -USR1 "$mpirun" || fail "where is mpirun?"
     wait $job || { cat out; fail "exit code $?"; }

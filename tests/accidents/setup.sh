@@ -38,6 +38,16 @@ checkpointed() { # DIR: waits until one is there
     cat out
     fail "no checkpoint comes"
 }
+trains() { # METRICS: waits until the run in the background makes one more step than it has
+    local lines
+    lines=$(cat "$1" 2>/dev/null | wc -l)
+    for try in $(seq 400); do
+        [ "$(cat "$1" 2>/dev/null | wc -l)" -le "$lines" ] || return 0
+        sleep 0.05
+    done
+    cat out
+    fail "it makes no further step"
+}
 # ended SECONDS: the run in the background ends by then, with another exit code than 0
 ended() {
     local status=0 before=$SECONDS
