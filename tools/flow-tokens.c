@@ -189,7 +189,8 @@ static bool read_options(int argc, char **argv, struct settings *s)
             return false;
         }
     }
-    return s->ntext > 0 && (s->out || s->held_out || s->trigrams || s->decode) && s->share > 0 && s->share < 1 && !s->vocab == !s->merges && !(s->vocab && s->tokenizer) &&
+    return s->ntext > 0 && (s->out || s->held_out || s->trigrams || s->decode) && s->share > 0 && s->share < 1 &&
+           !s->vocab == !s->merges && !(s->vocab && s->tokenizer) &&
            (!s->type || !strcmp(s->type, "u16") || !strcmp(s->type, "u32"));
 }
 

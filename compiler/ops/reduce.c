@@ -193,7 +193,8 @@ static int64_t reduce_room(struct node *n, const struct mesh *m, const struct ta
 }
 
 const struct op op_sum = {
-    .name = "sum", .flags = OP_SKIPS_PADDING | OP_WIDE | OP_STRIDED, .doc = "sum of x over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule,
+    .name = "sum", .flags = OP_SKIPS_PADDING | OP_WIDE | OP_STRIDED,
+    .doc = "sum of x over axes", .args = "x, axes:axes?, keep:bool=false", .rule_of = sum_rule,
     .linear = "{a}", .shape = reduce_shape, .grad = sum_grad, .flops = reduce_flops, .ref = sum_ref,
     .room = reduce_room, .call = "fl_sum%mixed()(%o0, %i0%types(o0,i0), %reduce)",
     .shapes = "x [a, b] -> [a] over b; all axes when none are given; keep: [a, 1]",

@@ -58,11 +58,13 @@ __global__ void embedding_grad_kernel(float *dw, const T *dy, const int32_t *ids
 
 /* Turns W pairs: (u[e], v[e]) of pair first + e. */
 template <int W>
-static __device__ __forceinline__ void turn(float (&u)[W], float (&v)[W], int64_t position, int64_t first, int64_t n, float base, bool inverse)
+static __device__ __forceinline__ void turn(float (&u)[W], float (&v)[W], int64_t position, int64_t first, int64_t n,
+                                            float base, bool inverse)
 {
     FL_UNROLL
     for (int e = 0; e < W; e++) {
-        float angle = (float)position * powf(base, -2.0f * (float)(first + e) / (float)n), c = cosf(angle), s = sinf(angle), x = u[e];
+        float angle = (float)position * powf(base, -2.0f * (float)(first + e) / (float)n);
+        float c = cosf(angle), s = sinf(angle), x = u[e];
         if (inverse)
             s = -s;
         u[e] = x * c - v[e] * s;

@@ -185,8 +185,8 @@ static void norm_grad(void *dx, enum fl_type tdx, gain dweight, gain dbias, cons
         return;
     if (rows > 0)
         FL_BY_TYPE(tdy, G, FL_BY_TYPE(tx, X,
-            FL_LAUNCH_GRID((norm_grad_columns<G, X>), fl_blocks_for(FL_VECTORS_OF(FL_SUMMED, n) * chunks, FL_BLOCK), FL_BLOCK, parts, (const G *)dy,
-                           (const X *)x, means, invs, rows, n, FL_NORM_CHUNK)))
+            FL_LAUNCH_GRID((norm_grad_columns<G, X>), fl_blocks_for(FL_VECTORS_OF(FL_SUMMED, n) * chunks, FL_BLOCK),
+                           FL_BLOCK, parts, (const G *)dy, (const X *)x, means, invs, rows, n, FL_NORM_CHUNK)))
     FL_LAUNCH_GRID(norm_grad_sum, fl_blocks_for(n, 4 * FL_BLOCK), FL_BLOCK, dweight, dbias, parts, n, chunks);
 }
 

@@ -161,21 +161,27 @@ template <typename Y, typename Read> static void launch_reduce(Y *y, Read read, 
     bool few = gone.count <= 1024;
     int64_t columns = kept.ndim && kept.stride[kept.ndim - 1] == 1 ? kept.n[kept.ndim - 1] : 0;
     if (gone.count <= 16) {
-        FL_LAUNCH_GRID((reduce_by_thread<Y, Read>), fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, read, kept, gone, kind, factor);
+        FL_LAUNCH_GRID((reduce_by_thread<Y, Read>), fl_blocks_for(kept.count, FL_BLOCK), FL_BLOCK, y, read, kept, gone,
+                       kind, factor);
     } else if (gone.ndim == 1 && gone.stride[0] == 1) {
         if (few)
-            FL_LAUNCH_GRID((reduce_runs<FL_WARP, Y, Read>), fl_blocks_for(kept.count, WARPS), FL_BLOCK, y, read, kept, gone.count, kind, factor);
+            FL_LAUNCH_GRID((reduce_runs<FL_WARP, Y, Read>), fl_blocks_for(kept.count, WARPS), FL_BLOCK, y, read, kept,
+                           gone.count, kind, factor);
         else
-            FL_LAUNCH_GRID((reduce_runs<FL_BLOCK, Y, Read>), fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone.count, kind, factor);
+            FL_LAUNCH_GRID((reduce_runs<FL_BLOCK, Y, Read>), fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept,
+                           gone.count, kind, factor);
     } else if (columns >= 2 * Read::wide) {
         kept.count /= columns;
         kept.ndim--;
-        FL_LAUNCH_GRID((reduce_columns<Y, Read>), fl_blocks_for(kept.count * FL_VECTORS_OF(2 * Read::wide, columns), 1), FL_BLOCK, y, read, kept,
-                       columns, gone, kind, factor);
+        int64_t vectors = FL_VECTORS_OF(2 * Read::wide, columns);
+        FL_LAUNCH_GRID((reduce_columns<Y, Read>), fl_blocks_for(kept.count * vectors, 1), FL_BLOCK, y, read, kept, columns,
+                       gone, kind, factor);
     } else if (few) {
-        FL_LAUNCH_GRID((reduce_by_warp<Y, Read>), fl_blocks_for(kept.count, WARPS), FL_BLOCK, y, read, kept, gone, kind, factor);
+        FL_LAUNCH_GRID((reduce_by_warp<Y, Read>), fl_blocks_for(kept.count, WARPS), FL_BLOCK, y, read, kept, gone, kind,
+                       factor);
     } else {
-        FL_LAUNCH_GRID((reduce_by_block<Y, Read>), fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind, factor);
+        FL_LAUNCH_GRID((reduce_by_block<Y, Read>), fl_blocks_for(kept.count, 1), FL_BLOCK, y, read, kept, gone, kind,
+                       factor);
     }
 }
 

@@ -120,7 +120,8 @@ static const char *type_of(json_t *j)
 /* Not there, null, false, 0 or "" */
 static bool is_none(json_t *j)
 {
-    return !j || json_is_null(j) || json_is_false(j) || (json_is_number(j) && json_number_value(j) == 0) || (json_is_string(j) && !*json_string_value(j));
+    return !j || json_is_null(j) || json_is_false(j) || (json_is_number(j) && json_number_value(j) == 0) ||
+           (json_is_string(j) && !*json_string_value(j));
 }
 
 static void add_cutter(struct bpe *b, struct cutter *c)
