@@ -29,7 +29,7 @@ seconds() {
 }
 # flow NAME RANKS PLAN: one run of flowc's program
 flow() {
-    mpirun --bind-to core -n "$2" "$work/$3/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$work/m.jsonl" --quiet
+    mpirun --bind-to core -n "$2" "$work/$3/run" --data "$work/tokens.bin" --steps "$steps" --metrics "$work/m.jsonl" --quiet 2>"$work/said" || { cat "$work/said"; exit 1; }
     sed -n 's/.*"step_s": *\([0-9.e+-]*\).*/\1/p' "$work/m.jsonl" >"$work/s"
     seconds "$1" "$round" "$work/s"
 }
