@@ -38,7 +38,7 @@ built() {
 example() {
     { cat examples/gpt/gpt.flow; for type in f32 bf16; do
         sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed "s/^plan bf16 /plan bench_$type /; s/dp: 2/dp: $1/"
-      done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed "/^ *memory/d; /^plan pp2 /,/^}/s/split h }/split h = [$map] }/"
+      done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed "/^ *memory/d; /^plan pp2 /,/^}/s/split h }/split h${map:+ = [$map]} }/"
 }
 # gpus_here N: the largest of 1, 2 and 4 GPUs that N has
 gpus_here() {
