@@ -56,6 +56,7 @@ struct dim {
     int64_t size;                /* logical */
     int64_t pad;                 /* multiple asked for by `pad`, or 0 */
     int64_t phys;                /* stored size; = size until shard settles it */
+    int ranks_of;                /* 1 + the mesh axis that it has one entry for each rank of, whatever the sizes; 0: none */
     struct span span;
 };
 bool dim_same(const struct dim *a, const struct dim *b);   /* same object, or equal size where one has no name */
@@ -192,6 +193,7 @@ struct node {
     int spoilt_rank;             /* mutants: 1 + the only rank on which it is; 0: on all */
     struct buffer *wide;         /* after layout: room for f32 copies of what its kernel cannot read or write, or NULL */
     struct buffer *room;         /* after layout: what op->room asks for, or NULL */
+    bool kept;                   /* no `recompute` line covers it: what it makes is small, to make it again is not */
     const char *why;             /* why fused or not, why this layout; for dumps */
 };
 

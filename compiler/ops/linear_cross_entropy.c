@@ -1,18 +1,22 @@
-/* linear_cross_entropy(x, w, targets): cross_entropy(x w^T, targets) without its logits, as rewrite/loss.c makes it where
- * nothing but the loss reads them. Its gradient makes the loss too: in one go over the rows, some at a time, come their
- * logits, their losses, the gradient of these logits in their place, and from it the shares of dx and dw. So a training
- * step makes every logit once, and of all of them only those of a few rows are ever in memory, in f32.
+/* linear_cross_entropy(x, w, targets): cross_entropy(x w^T, targets) without its logits, as rewrite/loss.c makes it
+ * where nothing but the loss reads them. Its gradient makes the loss too: in one go over the rows, some at a time,
+ * come their logits, their losses, the gradient of these logits in their place, and from it the shares of dx and
+ * dw. So a training step makes every logit once, and of all of them only those of a few rows are ever in memory, in
+ * f32.
  *
- * Why rows and not classes at a time: a row's gradient needs its maximum and sum over all classes. Over rows these are at
- * hand when the logits are; over classes every logit would be made twice, half as much work again for the same room.
+ * Why rows and not classes at a time: a row's gradient needs its maximum and sum over all classes. Over rows these
+ * are at hand when the logits are; over classes every logit would be made twice, half as much work again for the
+ * same room.
  *
- * For the same reason no signature of these two splits the classes: a maximum and a sum over ranks would stand between. Two
- * more ops do without that, rewrite/loss_parts.c says where. linear_ce_parts makes what a row's loss is added up of, for each of
- * G groups of classes by itself: a dim of the results that is split as the classes are, so that ordinary ops join them. And with
- * maximum and sum of whole rows known, linear_ce_parts_grad makes the logits once more for their gradient.
+ * For the same reason no signature of these two splits the classes: a maximum and a sum over ranks would stand
+ * between. Two more ops do without that, rewrite/loss_parts.c says where. linear_ce_parts makes what a row's loss
+ * is added up of, for each of G groups of classes by itself: a dim of the results that is split as the classes are,
+ * so that ordinary ops join them. And with maximum and sum of whole rows known, linear_ce_parts_grad makes the
+ * logits once more for their gradient.
  *
- * Attribute "classes": the dim of w that holds them, 0 ([V, D]) or 1 ([D, V]). "groups": G. Of n classes that a rank has in
- * G' groups, the first n mod G' groups have one more, as the parts of an uneven split. */
+ * Attribute "classes": the dim of w that holds them, 0 ([V, D]) or 1 ([D, V]). "groups": G; "ranks_of": the mesh
+ * axis that has as many ranks, or left out. Of n classes that a rank has in G' groups, the first n mod G' groups
+ * have one more, as the parts of an uneven split. */
 #include "nn.h"
 #include "target.h"
 #include <float.h>
@@ -29,7 +33,8 @@ static const char *rule_of(const struct node *n)
 
 static const char *rule_of_grad(const struct node *n)
 {
-    return classes_of(n) ? "b..+ d^, d^ v^, b.., b.. -> b.., b.. d^, d^ v^" : "b..+ d^, v^ d^, b.., b.. -> b.., b.. d^, v^ d^";
+    return classes_of(n) ? "b..+ d^, d^ v^, b.., b.. -> b.., b.. d^, d^ v^"
+                         : "b..+ d^, v^ d^, b.., b.. -> b.., b.. d^, v^ d^";
 }
 
 static bool shape(struct graph *g, struct node *n)
@@ -71,6 +76,7 @@ static bool shape_parts(struct graph *g, struct node *n)
         return false;
     arrsetlen(n->out, 0);
     struct dim *dims[MAX_DIM] = {dim_anonymous(node_int(n, "groups", 1))};
+    dims[0]->ranks_of = (int)node_int(n, "ranks_of", -1) + 1;
     for (int d = 0; d < x->ndim - 1; d++)
         dims[d + 1] = x->dim[d];
     for (int k = 0; k < 4; k++)
@@ -90,7 +96,8 @@ static bool shape_parts_grad(struct graph *g, struct node *n)
 
 static const char *rule_of_parts(const struct node *n)
 {
-    return classes_of(n) ? "b.. d^, d^ v^, b.. -> _ b.., _ b.., _ b.., _ b.." : "b.. d^, v^ d^, b.. -> _ b.., _ b.., _ b.., _ b..";
+    return classes_of(n) ? "b.. d^, d^ v^, b.. -> _ b.., _ b.., _ b.., _ b.."
+                         : "b.. d^, v^ d^, b.. -> _ b.., _ b.., _ b.., _ b..";
 }
 
 static const char *rule_of_parts_grad(const struct node *n)
@@ -180,7 +187,8 @@ static bool ignored(const struct reference *r, int64_t i)
     return node_attr(r->node, "ignore") && r->in[2].data[i] == node_num(r->node, "ignore", 0);
 }
 
-/* A row's logits become their softmax; the result is log(sum exp l) - (1 - s) l[target] - s mean l, or 0 where ignored. */
+/* A row's logits become their softmax; the result is log(sum exp l) - (1 - s) l[target] - s mean l, or 0 where
+ * ignored. */
 static double row(const struct reference *r, const struct head *h, int64_t i, double *l)
 {
     double most = -INFINITY, sum = 0, mean = 0, smoothing = node_num(r->node, "smoothing", 0), at = r->in[2].data[i];
@@ -208,7 +216,8 @@ static void ref(struct reference *r)
 static void ref_grad(struct reference *r)
 {
     struct head h = head_of(r);
-    double *l = NEW_ARRAY(double, h.valid + 1), smoothing = node_num(r->node, "smoothing", 0), *dx = r->out[1].data, *dw = r->out[2].data;
+    double *l = NEW_ARRAY(double, h.valid + 1), *dx = r->out[1].data, *dw = r->out[2].data;
+    double smoothing = node_num(r->node, "smoothing", 0);
     for (int64_t i = 0; i < h.rows; i++) {
         double at = r->in[2].data[i];
         r->out[0].data[i] = row(r, &h, i, l);
@@ -270,12 +279,13 @@ static void ref_parts_grad(struct reference *r)
 
 /* ---- emitted calls ---- */
 
-/* Rows at a time: as many as have logits of LINEAR_CE_PIECE, which a cache still holds, but t->rows or more, so that the products are
- * not slowed down by reading w and adding to dw once more for each. */
+/* Rows at a time: as many as have logits of LINEAR_CE_PIECE, which a cache still holds, but t->rows or more, so
+ * that the products are not slowed down by reading w and adding to dw once more for each. */
 static int64_t room(struct node *n, const struct mesh *m, const struct target *t)
 {
     enum { MOST = LINEAR_CE_PIECE / 4 };
-    int64_t rows = room_count(n->in[0], 0, n->in[0]->ndim - 1, m), classes = value_extent(n->in[1], classes_of(n), m, NULL);
+    int64_t rows = room_count(n->in[0], 0, n->in[0]->ndim - 1, m);
+    int64_t classes = value_extent(n->in[1], classes_of(n), m, NULL);
     int64_t most = MOST / (classes > 0 ? classes : 1), chunk = most > t->rows ? most : t->rows;
     int64_t chunks = rows > chunk ? (rows + chunk - 1) / chunk : 1;
     chunk = (rows + chunks - 1) / chunks;
@@ -284,8 +294,10 @@ static int64_t room(struct node *n, const struct mesh *m, const struct target *t
 }
 
 #define SETTINGS                                                                                                       \
-    "%room, FL_REF(struct fl_linear_ce, .rows = %rows(i0), .chunk = %int(chunk), .d = %last(i0), .n = %extent(i1,classes), " \
-    ".base = %base(i1,classes), .valid = %size(i1,classes), .turned = %bool(classes), .add = %again, .ignore = %skip, .smoothing = %num(smoothing,0))"
+    "%room, FL_REF(struct fl_linear_ce, .rows = %rows(i0), .chunk = %int(chunk), .d = %last(i0), " \
+    ".n = %extent(i1,classes), .base = %base(i1,classes), .valid = %size(i1,classes), " \
+    ".turned = %bool(classes), .add = %again, .ignore = %skip, " \
+    ".smoothing = %num(smoothing,0))"
 
 const struct op op_linear_cross_entropy = {
     .part_of = "cross_entropy", .name = "linear_cross_entropy",
@@ -324,8 +336,9 @@ const struct op op_linear_cross_entropy_grad = {
 
 const struct op op_linear_ce_parts = {
     .part_of = "cross_entropy", .name = "linear_ce_parts",
-    .doc = "x [.., D], w [V, D], targets [..] -> of each of G groups of classes of x w^T, [G, ..] each: most = max l, sum = sum "
-           "exp(l - most), below = sum t (most - l) and weight = sum t, with t = (1 - s) [target] + s / V, 0 where ignored",
+    .doc = "x [.., D], w [V, D], targets [..] -> of each of G groups of classes of x w^T, [G, ..] each: most = max l, "
+           "sum = sum exp(l - most), below = sum t (most - l) and weight = sum t, with t = (1 - s) [target] + s / V, 0 "
+           "where ignored",
     .args = "x, w, targets, smoothing:num=0",
     .rule = "b.. d^, v^ d^, b.. -> _ b.., _ b.., _ b.., _ b..",
     .rule_of = rule_of_parts,
@@ -343,7 +356,8 @@ const struct op op_linear_ce_parts = {
 
 const struct op op_linear_ce_parts_grad = {
     .part_of = "cross_entropy", .name = "linear_ce_parts_grad",
-    .doc = "x, w, targets, dy, max, sum -> dx, dw of linear_cross_entropy, its rows' maximum and sum of exp(l - max) being known",
+    .doc = "x, w, targets, dy, max, sum -> dx, dw of linear_cross_entropy, its rows' maximum and sum of "
+           "exp(l - max) being known",
     .args = "x, w, targets, dy, max, sum, smoothing:num=0",
     .rule = "b..+ d^, v^ d^, b.., b.., b.., b.. -> b.. d^, v^ d^",
     .rule_of = rule_of_parts_grad,

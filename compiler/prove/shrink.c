@@ -19,7 +19,6 @@ struct shrunk {
     struct { struct dim *key; struct dim *value; } *dims;
     struct { const struct node *key; const struct node *value; } *nodes;
     struct { int64_t *key; bool value; } *stacks;        /* done */
-    struct { struct dim *key; bool value; } *exact;      /* dims as long as an axis has ranks */
     struct blocks *blocks;
     const char *why;
 };
@@ -295,14 +294,12 @@ static void visit_partials(struct node *n, void *context)
         set_wide(w->s, &entry->ints[k], entry_small(w->s, n->logical, entry->ints[k]));
 }
 
-/* Groups of classes, one for each rank of an axis. */
-static void visit_groups(struct node *n, void *context)
+/* Dims with one entry for each rank of an axis. */
+static void settle_ranks(struct shrunk *s)
 {
-    struct walk *w = context;
-    if (n->op != &op_linear_ce_parts || !w->logical)
-        return;
-    hmput(w->s->dims, n->out[0]->dim[0], dim_anonymous(w->s->how->axis[node_int(n, "over", 0)]));
-    hmput(w->s->exact, n->out[0]->dim[0], true);
+    for (int k = 0; k < hmlen(s->dims); k++)
+        if (s->dims[k].key->ranks_of)
+            s->dims[k].value = dim_anonymous(s->how->axis[s->dims[k].key->ranks_of - 1]);
 }
 
 /* ---- the mesh ---- */
@@ -328,7 +325,8 @@ static bool dims_known(struct shrunk *s)
         for (int v = 0; v < arrlen(p->stages[i].graph->values); v++)
             for (int d = 0; d < p->stages[i].graph->values[v]->ndim; d++)
                 if (!hmget(s->dims, p->stages[i].graph->values[v]->dim[d])) {
-                    s->why = mem_printf("%s has a dim that the model does not have", p->stages[i].graph->values[v]->path);
+                    const char *path = p->stages[i].graph->values[v]->path;
+                    s->why = mem_printf("%s has a dim that the model does not have", path);
                     return false;
                 }
     return true;
@@ -342,7 +340,8 @@ static bool shrink_dims(struct shrunk *s)
         int64_t phys = s->dims[k].value->size;
         struct fact *f = hmget(((struct facts *)s->facts)->of, d);
         bool free = f && !arrlen(f->splits) && d->phys == d->size;    /* nobody splits it: any size will do */
-        if (f && !hmget(s->exact, d) && !fact_holds(f, s->facts->mesh, s->how, s->dims[k].value->size, &phys) && !free) {
+        bool given = !f || d->ranks_of || free;
+        if (!given && !fact_holds(f, s->facts->mesh, s->how, s->dims[k].value->size, &phys)) {
             s->why = mem_printf("no small size for the dim '%s' of %lld", d->name ? d->name : "", (long long)d->size);
             return false;
         }
@@ -372,7 +371,7 @@ struct shrunk *shrunk_make(struct module *m, const struct facts *f, const struct
     walk_all(s, visit_repeat, false);
     settle_blocks(s);
     walk_all(s, visit_partials, false);
-    walk_all(s, visit_groups, false);
+    settle_ranks(s);
     if (!s->why && dims_known(s) && shrink_dims(s)) {
         walk_all(s, visit_attr, true);
         shrink_mesh(s);

@@ -1,17 +1,18 @@
-/* Losses without their logits. Where logits = einsum(x, w) are read by one cross_entropy and nothing else, its parts and
- * the products around them become one node that makes a few rows of logits at a time (ops/linear_cross_entropy.c):
+/* Losses without their logits. Where logits = einsum(x, w) are read by one cross_entropy and nothing else, its
+ * parts and the products around them become one node that makes a few rows of logits at a time
+ * (ops/linear_cross_entropy.c):
  *
  *     without a backward     loss = linear_cross_entropy(x, w, targets)
  *     in training            loss, dx, dw = linear_cross_entropy_grad(x, w, targets, dy)
  *
- * The second stands where the gradient of the logits stood, in the backward, and what the forward made of the loss goes
- * there with it: so nothing is made twice. That needs a dy that does not depend on the loss, as where a sum of it is
- * divided by a count.
+ * The second stands where the gradient of the logits stood, in the backward, and what the forward made of the loss
+ * goes there with it: so nothing is made twice. That needs a dy that does not depend on the loss, as where a sum of
+ * it is divided by a count.
  *
- * Where the classes may lie split over an axis, a row's maximum and sum go through a collective between the products, and an op has
- * none inside: loss_parts.c then makes the logits twice, where that pays. Where not, whole are the logits of one micro-batch, in a
- * rank's part of the classes, in the type that the plan computes in; their gradient lies over them. node->why says what was done,
- * or why not. */
+ * Where the classes may lie split over an axis, a row's maximum and sum go through a collective between the
+ * products, and an op has none inside: loss_parts.c then makes the logits twice, where that pays. Where not, whole
+ * are the logits of one micro-batch, in a rank's part of the classes, in the type that the plan computes in; their
+ * gradient lies over them. node->why says what was done, or why not. */
 #include "loss.h"
 
 bool loss_refuse(struct parts *p, const char *why)
@@ -63,11 +64,14 @@ static bool find_loss(struct parts *p)
     for (int i = 0; i < arrlen(p->readers[p->logits->id]); i++) {
         const struct node *n = p->readers[p->logits->id][i];
         if (n != max && n != sum && n != below && n != gradient)
-            return loss_refuse(p, n->op->part_of ? "more than one loss is made of them" : mem_printf("%s reads them, too", n->op->name));
+            return loss_refuse(p, n->op->part_of ? "more than one loss is made of them"
+                                                 : mem_printf("%s reads them, too", n->op->name));
     }
-    struct node *log = sum ? reader(p, sum->out[0], &op_log) : NULL, *end = log ? reader(p, log->out[0], &op_add) : NULL;
+    struct node *log = sum ? reader(p, sum->out[0], &op_log) : NULL;
+    struct node *end = log ? reader(p, log->out[0], &op_add) : NULL;
     if (!max || !below || !end || end->in[1] != below->out[0] || !reads_alone(p, max->out[0], gradient ? 3 : 2) ||
-        !reads_alone(p, sum->out[0], gradient ? 2 : 1) || !reads_alone(p, log->out[0], 1) || !reads_alone(p, below->out[0], 1))
+        !reads_alone(p, sum->out[0], gradient ? 2 : 1) || !reads_alone(p, log->out[0], 1) ||
+        !reads_alone(p, below->out[0], 1))
         return loss_refuse(p, "more than one loss is made of them");
     if (node_attr(below, "ignore")) {
         struct node *where = reader(p, end->out[0], &op_where);
@@ -140,8 +144,8 @@ static bool find_gradients(struct parts *p)
         const char *g = letters(n, k), *other = letters(n, 1 - k), *out = result_letters(n);
         int rows = (int)strlen(g) - 1, classes = p->classes;
         char class = g[rows];
-        bool is_dx = n->in[1 - k] == p->w && strlen(other) == 2 && other[classes] == class && (int)strlen(out) == rows + 1 &&
-                     !strncmp(out, g, (size_t)rows) && out[rows] == other[1 - classes];
+        bool is_dx = n->in[1 - k] == p->w && strlen(other) == 2 && other[classes] == class &&
+                     (int)strlen(out) == rows + 1 && !strncmp(out, g, (size_t)rows) && out[rows] == other[1 - classes];
         bool is_dw = n->in[1 - k] == p->x && (int)strlen(other) == rows + 1 && !strncmp(other, g, (size_t)rows) &&
                      strlen(out) == 2 && out[classes] == class && out[1 - classes] == other[rows];
         if ((!is_dx && !is_dw) || (is_dx && p->dx) || (is_dw && !is_dx && p->dw))
@@ -151,78 +155,20 @@ static bool find_gradients(struct parts *p)
     return p->dx || p->dw ? true : loss_refuse(p, "nothing reads their gradient");
 }
 
-/* Types that the kernels know: one for what is multiplied, that or f32 for dx, f32 for the loss and what adds up over rows. */
+/* Types that the kernels know: one for what is multiplied, that or f32 for dx, f32 for the loss and what adds up
+ * over rows. */
 static bool types_fit(struct parts *p)
 {
     bool known = p->x->type == p->w->type && (!p->dx || p->dx->type == p->x->type || p->dx->type == TYPE_F32);
     if (!known || p->loss->type != TYPE_F32)
         return loss_refuse(p, "its tensors are of several types");
     if (p->dw && p->dw->type != TYPE_F32)
-        return loss_refuse(p, mem_printf("the gradient of the matrix is %s, which would round the sum after some rows each",
-                                    type_name[p->dw->type]));
+        return loss_refuse(p, mem_printf("the gradient of the matrix is %s, which would round the sum after some rows "
+                                         "each", type_name[p->dw->type]));
     return true;
 }
 
-/* ---- where the classes lie ---- */
-
-static bool line_splits(const struct plan_line *line, int axis)
-{
-    for (int j = 0; j < arrlen(line->parts); j++)
-        if (line->parts[j].kind == SBP_S && line->parts[j].axes >> axis & 1)
-            return true;
-    return false;
-}
-
-static bool lays(const struct plan_line *line)
-{
-    return line->kind == LINE_SBP || line->kind == LINE_PIN;
-}
-
-bool loss_splits_an_input(const struct parts *p, int axis)
-{
-    const struct plan *plan = p->g->module->plan;
-    for (int i = 0; i < arrlen(p->g->root->nodes); i++) {
-        const struct node *n = p->g->root->nodes[i];
-        for (int k = 0; n->op == &op_input && k < arrlen(plan->lines); k++)
-            if (lays(&plan->lines[k]) && value_meant(n->out[0], plan->lines[k].pattern) && line_splits(&plan->lines[k], axis))
-                return true;
-    }
-    return false;
-}
-
-static bool over(struct parts *p, int axis, const char *why)
-{
-    if (p->over >= 0)
-        return loss_refuse(p, mem_printf("%s, and over %s, too", p->split, p->g->module->plan->mesh.axis[axis].name));
-    p->over = axis;
-    p->split = why;
-    return true;
-}
-
-/* Every rank has all classes where no line splits the matrix, and without a line where an axis splits the inputs. Else they lie
- * split over one axis, or may; false where there are several such. */
-static bool find_axis(struct parts *p)
-{
-    const struct plan *plan = p->g->module->plan;
-    const struct param *param = value_param(p->w);
-    p->over = -1;
-    for (int a = 0; a < plan->mesh.naxis; a++) {
-        const struct axis *axis = &plan->mesh.axis[a];
-        bool said = false, split = false;
-        if (axis->size == 1 || axis->time || a == plan->mesh.pipe)
-            continue;
-        for (int k = 0; param && k < arrlen(plan->lines); k++)
-            if (lays(&plan->lines[k]) && param_meant(param, plan->lines[k].pattern, false)) {
-                said = true;
-                split |= line_splits(&plan->lines[k], a);
-            }
-        if (split && !over(p, a, mem_printf("%s is split over %s", param->path, axis->name)))
-            return false;
-        if (!said && (!param || !loss_splits_an_input(p, a)) && !over(p, a, mem_printf("the classes may lie split over %s", axis->name)))
-            return false;
-    }
-    return true;
-}
+/* ---- what forbids it ---- */
 
 /* A line about what would not be there any more, or would be elsewhere. */
 static bool lines_allow(struct parts *p)
@@ -275,7 +221,7 @@ static bool loss_waits(struct parts *p)
 
 /* ---- one node ---- */
 
-static int place_of(const struct region *r, const struct node *n)
+int loss_place(const struct region *r, const struct node *n)
 {
     int at = 0;
     while (r->nodes[at] != n)
@@ -316,7 +262,8 @@ struct node *loss_node(struct parts *p, const struct op *op, const struct node *
     }
     if (op == &op_linear_ce_parts) {
         node_set_int(n, "groups", p->g->module->plan->mesh.axis[p->over].size);
-        node_set_int(n, "over", p->over);
+        node_set_int(n, "ranks_of", p->over);
+        node_set_ptr(n, "logits", p->logits);
     }
     node_set_num(n, "smoothing", node_num(p->below, "smoothing", 0));
     if (node_attr(p->below, "ignore"))
@@ -357,7 +304,7 @@ static void join(struct parts *p)
     const struct node *like = p->gradient ? p->gradient : p->end;
     struct node *n = loss_node(p, p->gradient ? &op_linear_cross_entropy_grad : &op_linear_cross_entropy, like);
     struct node **nodes = NULL, *end = p->end;
-    int at = place_of(root, like), behind = at;
+    int at = loss_place(root, like), behind = at;
     read_with_loss(n, 3);                /* x, w, targets */
     loss_note_gone(n, p);
     n->of_loss = p->gradient;
@@ -393,8 +340,9 @@ static bool join_one(struct graph *g, struct node *product, bool *moved)
     for (int i = 0; i < arrlen(g->values); i++)
         arrput(p.readers, NULL);
     note_readers(&p, g->root);
-    bool fits = find_product(&p) && find_loss(&p) && (!p.gradient || find_gradients(&p)) && types_fit(&p) && lines_allow(&p) &&
-                find_axis(&p) && (p.over >= 0 ? loss_parts_pay(&p) : !p.gradient || loss_waits(&p));
+    bool fits = find_product(&p) && find_loss(&p) && (!p.gradient || find_gradients(&p)) && types_fit(&p) &&
+                lines_allow(&p) && loss_find_axis(&p) &&
+                (p.over >= 0 ? loss_parts_pay(&p) : !p.gradient || loss_waits(&p));
     if (fits && p.over >= 0)
         loss_join_parts(&p);
     else if (fits)

@@ -1,12 +1,14 @@
-/* Recompute: what a `recompute` line covers is not kept for the backward but made again there, from what is kept. Each
- * covered forward value that the backward reads gets a twin: its node once more in the backward region that walks the same
- * blocks, right before the first reader, fed by twins of what is covered too and by the forward's own values otherwise.
- * A twin names the node it repeats (node->again), has its attributes (so the same random numbers) and, as shard ties the
- * two, its layouts: the same bits. What the forward made is then read by the forward alone.
+/* Recompute: what a `recompute` line covers is not kept for the backward but made again there, from what is kept.
+ * Each covered forward value that the backward reads gets a twin: its node once more in the backward region that
+ * walks the same blocks, right before the first reader, fed by twins of what is covered too and by the forward's
+ * own values otherwise. A twin names the node it repeats (node->again), has its attributes (so the same random
+ * numbers) and, as shard ties the two, its layouts: the same bits. What the forward made is then read by the
+ * forward alone.
  *
- * A repeat inside a covered call is done again as a whole, for the inner blocks' inputs; what its backward needs of each
- * inner block is then made again from these. A `save` line takes the values it names out; and what micro-batches sum up of
- * inputs alone, a count of targets, is known before the first of them and not made again. */
+ * A repeat inside a covered call is done again as a whole, for the inner blocks' inputs; what its backward needs of
+ * each inner block is then made again from these. A `save` line takes the values it names out; what micro-batches
+ * sum up of inputs alone, a count of targets, is known before the first of them and not made again; nor are the
+ * rows' maxima and sums of a loss without its logits (loss_parts.c), which would take the head's product once more. */
 #include "../batch.h"
 #include "../module.h"
 #include "rewrite.h"
@@ -74,7 +76,7 @@ static void cover(struct recomputing *r, struct region *at)
         struct node *n = at->nodes[i];
         if (node_at_root(n)->phase != PHASE_FORWARD)
             continue;
-        if (!(n->op->flags & (OP_SOURCE | OP_EFFECT)) && recompute_asked(r->plan, n))
+        if (!(n->op->flags & (OP_SOURCE | OP_EFFECT)) && !n->kept && recompute_asked(r->plan, n))
             r->covered[n->id] = !saved(r, n) && !counted_ahead(r, n);
         if (n->body)
             cover(r, n->body);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # loss_reasons.sh FLOWC LOSS.flow: where a loss is made without its logits --emit=logical says so, and elsewhere why not; the
 # programs compile, no tensor is as large as the logits would be, and what is emitted is proved to compute what one rank does.
+# loss_heads.flow beside it: two losses of one source line, of which one is made so, in a layer that is made again as a whole.
 set -eu
 flowc=$1 flow=$2
 work=$(mktemp -d)
@@ -41,4 +42,26 @@ says one "logits stay whole: more than one loss is made of them" \
     "s/first = .*/l = one: einsum(\"ntd,vd->ntv\", x, table); first = sum(cross_entropy(l, targets)) + sum(cross_entropy(l, targets, smoothing = 0.1))/"
 says one "logits stay whole: their product is not of rows" 's/ntd,vd->ntv", x, table/ntd,vd->tnv", x, table/; s/first = sum(cross_entropy(\(.*\), targets))/first = sum(cross_entropy(\1, transpose(targets)))/'
 says short "logits stay whole: the gradient of the matrix is bf16" 's/grads f32/grads bf16/'
+
+# Made again is what comes before the head; its product is made once in either pass, and what crosses the axis crosses it once.
+heads=$(dirname "$flow")/loss_heads.flow
+for plan in first other; do
+    "$flowc" "$heads" --plan $plan --emit=logical >"$work/heads"
+    grep -q "tanh~again" "$work/heads" || { echo "heads $plan: nothing is made again"; bad=1; }
+    for made in "linear_ce_parts(" "linear_ce_parts_grad("; do
+        count=$(grep -cF "$made" "$work/heads") || true
+        [ "$count" = 1 ] || { echo "heads $plan: $count of $made"; grep -F "$made" "$work/heads"; bad=1; }
+    done
+    "$flowc" "$heads" --plan $plan --emit=comm >"$work/comm"
+    grep "recompute" "$work/comm" && { echo "heads $plan: communication once more"; bad=1; }
+    # So large that it is compared at small sizes, where either loss is made as it is at these.
+    large="--plan $plan --set N=100 --set D=64 --check"
+    "$flowc" "$heads" $large >"$work/check" 2>&1 || bad=1
+    if grep -q "not compared" "$work/check"; then
+        cat "$work/check"
+        bad=1
+    else
+        "$flowc" "$heads" $large --verify 2>&1 | grep -q "^verified" || { echo "heads $plan: not verified"; bad=1; }
+    fi
+done
 exit $bad
