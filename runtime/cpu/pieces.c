@@ -117,31 +117,22 @@ static void store(void *to, const union block *from, enum fl_type type, int64_t 
         }
 }
 
-static void meet(float *restrict to, const float *restrict x, enum fl_reduce reduce, int64_t n)
-{
-    if (reduce == FL_SUM)
-        for (int64_t i = 0; i < n; i++)
-            to[i] += x[i];
-    else if (reduce == FL_MAX)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = x[i] > to[i] ? x[i] : to[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = x[i] < to[i] ? x[i] : to[i];
-}
-
-static void meet_whole_numbers(int32_t *restrict to, const int32_t *restrict x, enum fl_reduce reduce, int64_t n)
-{
-    if (reduce == FL_SUM)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = (int32_t)((uint32_t)to[i] + (uint32_t)x[i]);
-    else if (reduce == FL_MAX)
-        for (int64_t i = 0; i < n; i++)
-            to[i] = x[i] > to[i] ? x[i] : to[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            to[i] = x[i] < to[i] ? x[i] : to[i];
-}
+/* to = to and x, reduced. */
+#define MEET(name, T, sum)                                                                                             \
+    static void name(T *restrict to, const T *restrict x, enum fl_reduce reduce, int64_t n)                            \
+    {                                                                                                                  \
+        if (reduce == FL_SUM)                                                                                          \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = sum;                                                                                           \
+        else if (reduce == FL_MAX)                                                                                     \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = x[i] > to[i] ? x[i] : to[i];                                                                   \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = x[i] < to[i] ? x[i] : to[i];                                                                   \
+    }
+MEET(meet, float, to[i] + x[i])
+MEET(meet_whole_numbers, int32_t, (int32_t)((uint32_t)to[i] + (uint32_t)x[i]))
 
 /* n elements from `at` on of what this rank reduces, as it has them itself; in `room` where they do not follow each other. */
 static const char *own(const struct fl_collective *x, const struct fl_piece *p, int64_t at, int64_t n, union block *room)
