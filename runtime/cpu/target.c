@@ -21,6 +21,7 @@ static bool strict;               /* FL_STRICT_ROOM=1, for tests: a kernel that 
 static int64_t arena_bytes;
 static int64_t library_bytes;     /* resident before the arena: what MPI and libc take for themselves, and scratch of products */
 static int64_t library_shared, library_file;      /* of these: shared with other processes; text that was read from files */
+static int64_t library_products;                  /* and scratch of products: those on short types make it larger later on */
 
 /* How many ranks of this host may run on one of this rank's cores, itself included. */
 static int sharers(const cpu_set_t *mine)
@@ -130,6 +131,14 @@ int64_t fl_scratch_bytes(void)
     return sum;
 }
 
+static int64_t product_bytes(void)
+{
+    int64_t sum = 0;
+    for (int t = 0; per_thread && t < nthreads; t++)
+        sum += per_thread[t][FL_SCRATCH_PRODUCT].bytes;
+    return sum;
+}
+
 /* A line of /proc/self/status, in bytes; 0 where there is none. */
 static int64_t status_bytes(const char *name)
 {
@@ -149,6 +158,7 @@ bool fl_target_resident(int64_t *bytes, int64_t *library)
 {
     *bytes = status_bytes("VmHWM");
     *library = library_bytes + status_bytes("RssFile") - library_file + status_bytes("RssShmem") - library_shared;
+    *library += product_bytes() - library_products;
     return *bytes > 0;
 }
 
@@ -185,6 +195,7 @@ char *fl_arena_new(int64_t bytes)
     library_bytes = status_bytes("VmRSS");
     library_shared = status_bytes("RssShmem");
     library_file = status_bytes("RssFile");
+    library_products = product_bytes();
     return map(bytes, "the arena");
 }
 
