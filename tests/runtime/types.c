@@ -303,6 +303,27 @@ static void along(void **state)
         }
 }
 
+/* Rows are converted by other instructions than elements: every f16, and f32 around each of them and its ties. */
+static void rows_of_halves(void **state)
+{
+    (void)state;
+    enum { N = 65536, AROUND = 6 };
+    float *f = malloc((size_t)(N * AROUND) * sizeof *f), *all = malloc((size_t)N * sizeof *all);
+    fl_f16 *h = malloc((size_t)(N * AROUND) * sizeof *h), *every = malloc((size_t)N * sizeof *every);
+    for (uint32_t i = 0; i < N; i++) {
+        every[i].bits = (uint16_t)i;
+        for (uint32_t k = 0; k < AROUND; k++)
+            f[i * AROUND + k] = float_of(bits_of(fl_from_f16(every[i])) + k / 3 * 0x1000u + k % 3 - 1);
+    }
+    fl_convert(all, FL_F32, every, FL_F16, N);
+    fl_convert(h, FL_F16, f, FL_F32, N * AROUND);
+    for (int i = 0; i < N; i++)
+        assert_true(isnan(all[i]) ? isnan(fl_from_f16(every[i])) : bits_of(all[i]) == bits_of(fl_from_f16(every[i])));
+    for (int i = 0; i < N * AROUND; i++)
+        assert_true(isnan(f[i]) ? isnan(fl_from_f16(h[i])) : h[i].bits == fl_to_f16(f[i]).bits);
+    free(f), free(all), free(h), free(every);
+}
+
 static void conversions(void **state)
 {
     (void)state;
@@ -622,7 +643,7 @@ int main(void)
         cmocka_unit_test(all_values),  cmocka_unit_test(rounding),     cmocka_unit_test(gemms),
         cmocka_unit_test(apart),       cmocka_unit_test(epilogues),    cmocka_unit_test(along),
         cmocka_unit_test(conversions), cmocka_unit_test(accumulation), cmocka_unit_test(updates), cmocka_unit_test(odd_places),
-        cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
+        cmocka_unit_test(rows_of_halves), cmocka_unit_test(rows), cmocka_unit_test(linear_cross_entropy),        cmocka_unit_test(norms),        cmocka_unit_test(softmaxes),
         cmocka_unit_test(movers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
