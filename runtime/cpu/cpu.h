@@ -29,6 +29,37 @@ static inline const void *fl_element(const void *x, enum fl_type t, int64_t at)
     return (const char *)x + at * fl_type_bytes(t);
 }
 static inline void *fl_place_of(void *y, enum fl_type t, int64_t at) { return (char *)y + at * fl_type_bytes(t); }
+/* One element as f32; t should not change in a loop. */
+static inline float fl_get(const void *x, enum fl_type t, int64_t at)
+{
+    const fl_bf16 *b = x;
+    const fl_f16 *h = x;
+    return t == FL_BF16 ? fl_from_bf16(b[at]) : t == FL_F16 ? fl_from_f16(h[at]) : ((const float *)x)[at];
+}
+static inline void fl_set(void *y, enum fl_type t, int64_t at, float v)
+{
+    if (t == FL_BF16)
+        ((fl_bf16 *)y)[at] = fl_to_bf16(v);
+    else if (t == FL_F16)
+        ((fl_f16 *)y)[at] = fl_to_f16(v);
+    else
+        ((float *)y)[at] = v;
+}
+/* A dense row as f32: where it lies if that is what it is, else widened into `room`. NULL stays NULL. */
+static inline const float *fl_row_in(float *room, const void *x, enum fl_type t, int64_t n)
+{
+    if (t == FL_F32 || !x)
+        return x;
+    fl_load_row(room, x, t, 1, n);
+    return room;
+}
+/* Where to form a row of y in f32; once it is there, fl_row_put rounds it into y. */
+static inline float *fl_row_out(float *room, void *y, enum fl_type t) { return t == FL_F32 ? y : room; }
+static inline void fl_row_put(void *y, enum fl_type t, const float *row, int64_t n)
+{
+    if (t != FL_F32)
+        fl_store_row(y, t, 1, row, n);
+}
 
 /* Scratch: grows on first use and stays, so that a running step allocates nothing. Two users at a time must take
  * different slots; the thread form gives each thread its own. */

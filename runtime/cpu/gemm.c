@@ -67,38 +67,53 @@ static void finish_row(float *x, const struct fl_epilogue *e, float *aux, const 
 
 static void finish_rows(void *c, enum fl_type tc, const struct fl_gemm *g, const struct fl_epilogue *e)
 {
-    int64_t n = g->n;
-#pragma omp parallel for if (g->m * n > FL_GRAIN)
-    for (int64_t i = 0; i < g->m; i++) {
-        float *x = fl_thread_scratch(4 * n * (int64_t)sizeof *x), *bias = x + n, *residual = bias + n, *aux = residual + n;
-        void *row = fl_place_of(c, tc, i * g->ldc), *kept = e->aux ? fl_place_of(e->aux, tc, i * e->ldaux) : NULL;
-        fl_load_row(x, row, tc, 1, n);
-        if (e->bias)
-            fl_load_row(bias, e->bias, tc, 1, n);
-        if (e->residual)
-            fl_load_row(residual, fl_element(e->residual, tc, i * e->ldr), tc, 1, n);
-        if (e->activation == FL_GELU_GRAD)
-            fl_load_row(aux, kept, tc, 1, n);
-        finish_row(x, e, kept ? aux : NULL, e->bias ? bias : NULL, e->residual ? residual : NULL, n);
-        if (e->activation == FL_GELU && kept)
-            fl_store_row(kept, tc, 1, aux, n);
-        fl_store_row(row, tc, 1, x, n);
+    int64_t n = g->n, size = tc == FL_F32 ? 0 : n;
+    bool keeps = e->activation == FL_GELU && e->aux, reads = e->activation == FL_GELU_GRAD;
+#pragma omp parallel if (g->m * n > FL_GRAIN)
+    {
+        float *room = fl_thread_scratch(4 * size * (int64_t)sizeof *room);
+        float *room_aux = room + size, *room_more = room_aux + size;
+        const float *bias = fl_row_in(room_more + size, e->bias, tc, n);
+#pragma omp for
+        for (int64_t i = 0; i < g->m; i++) {
+            void *row = fl_place_of(c, tc, i * g->ldc);
+            void *kept = e->aux ? fl_place_of(e->aux, tc, i * e->ldaux) : NULL;
+            const void *more = e->residual ? fl_element(e->residual, tc, i * e->ldr) : NULL;
+            float *x = fl_row_out(room, row, tc), *aux = kept ? fl_row_out(room_aux, kept, tc) : NULL;
+            fl_row_in(x, row, tc, n);
+            if (reads)
+                fl_row_in(aux, kept, tc, n);
+            finish_row(x, e, aux, bias, fl_row_in(room_more, more, tc, n), n);
+            if (keeps)
+                fl_row_put(kept, tc, aux, n);
+            fl_row_put(row, tc, x, n);
+        }
     }
 }
 
-static void sum_contracted(const void *a, const void *b, enum fl_type t, enum fl_type tc, const struct fl_gemm *g, const struct fl_epilogue *e)
+/* A few results at a time, each a sum in the order of k. */
+static void sum_contracted(const void *a, const void *b, enum fl_type t, enum fl_type tc, const struct fl_gemm *g,
+                           const struct fl_epilogue *e)
 {
+    enum { FEW = 64 };
     const void *x = e->of_a ? a : b;
     int64_t count = e->of_a ? g->m : g->n, lead = e->of_a ? g->lda : g->ldb;
     bool dense = e->of_a ? g->ta : !g->tb;
-    for (int64_t i = 0; i < count; i++) {
-        double sum = 0;
+    int64_t along = dense ? lead : 1, across = dense ? 1 : lead;
+#pragma omp parallel for if (count * g->k > FL_GRAIN)
+    for (int64_t at = 0; at < count; at += FEW) {
+        int64_t n = fl_least(FEW, count - at);
+        double sum[FEW] = { 0 };
+        float row[FEW];
         for (int64_t l = 0; l < g->k; l++) {
-            float v;
-            fl_load_row(&v, fl_element(x, t, dense ? l * lead + i : i * lead + l), t, 1, 1);
-            sum += v;
+            fl_load_row(row, fl_element(x, t, l * along + at * across), t, across, n);
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += row[i];
         }
-        fl_store_row(fl_place_of(e->bias_grad, tc, i), tc, 1, (const float[]){ (float)sum }, 1);
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (float)sum[i];
+        fl_store_row(fl_place_of(e->bias_grad, tc, at), tc, 1, row, n);
     }
 }
 

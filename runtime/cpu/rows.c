@@ -65,11 +65,16 @@ void fl_row_kept(uint8_t *kept, const struct fl_step *s, uint64_t hash, int64_t 
 void fl_row_columns(void *y, enum fl_type t, const float *parts, int64_t chunks, int64_t step, int64_t n)
 {
 #pragma omp parallel for if (chunks * n > FL_GRAIN)
-    for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
+    for (int64_t at = 0; at < n; at += WIDTH) {
+        double sum[WIDTH] = { 0 };
+        float row[WIDTH];
+        int64_t count = fl_least(WIDTH, n - at);
         for (int64_t c = 0; c < chunks; c++)
-            sum += parts[c * step + i];
-        float f = (float)sum;
-        fl_store_row(fl_place_of(y, t, i), t, 1, &f, 1);
+#pragma omp simd
+            for (int64_t i = 0; i < count; i++)
+                sum[i] += parts[c * step + at + i];
+        for (int64_t i = 0; i < count; i++)
+            row[i] = (float)sum[i];
+        fl_store_row(fl_place_of(y, t, at), t, 1, row, count);
     }
 }
