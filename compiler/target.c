@@ -5,7 +5,7 @@
 
 const struct target targets[] = {
     {"cpu", "c", "cpu", ".c", "Makefile.cpu", .posts_ahead = true, .here = true, .rows = 512,
-     .meeting_bytes = FL_MEETING_BYTES, .widens = true, .scratch = true, .chunk = FL_CHUNK_ROWS_CPU},
+     .meeting_bytes = FL_MEETING_BYTES, .scratch = true, .chunk = FL_CHUNK_ROWS_CPU},
     {"cuda", "cu", "cuda", ".cu", "Makefile.cuda", .packs = true, .epilogues = true, .resident = true, .vectors = true, .rows = 1024,
      .row_registers = 312, .chunk = FL_CHUNK_ROWS_CUDA},
     {0},

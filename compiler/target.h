@@ -16,7 +16,6 @@ struct target {
     bool epilogues;              /* products take bias, activation and their gradients along (fuse/epilogue.c) */
     bool resident;               /* collectives under way at once must find room on the device together */
     bool vectors;                /* emitted kernels read and write 16 bytes at a time (flow_dev.h) */
-    bool widens;                 /* most kernels work on short types in f32 copies of their own (ops/room.c) */
     int rows;                    /* of a product, below which it is noticeably slower */
     int row_registers;           /* rows that a row kernel names, times the numbers that a thread has of each; 0: any. Not all are
                                   * live at once; with more nvcc says that it spills (tests/cuda, build_wide_rows) */

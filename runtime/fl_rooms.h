@@ -15,6 +15,9 @@ static inline int64_t fl_pieces(int64_t n, int64_t piece) { return (n + piece - 
 /* A gain's and a bias's gradient, f32, of each chunk of rows. */
 static inline int64_t fl_room_of_norm(int64_t rows, int64_t n) { return 8 * fl_pieces(rows, FL_NORM_CHUNK) * n; }
 
+/* In f32, the gradients of keys and values that are of a short type: so many rows of both, `width` numbers in each pair. */
+static inline int64_t fl_room_of_keys(int64_t rows, int64_t width) { return 4 * rows * width; }
+
 /* f32 results of each piece of the rows folded into them; one piece lies in the result. */
 static inline int64_t fl_room_of_rows(int64_t results, int64_t folded)
 {

@@ -4,6 +4,7 @@
  * be split; where positions count, a rank must know where its queries begin. Grouped heads: query head h reads key head h G / H. Heads of queries and keys split together, which for G < H is
  * possible only where the parts divide G; with G = 1 the one key head may be on every rank. A query that may look at
  * nothing gives 0. */
+#include "../../runtime/fl_rooms.h"
 #include "nn.h"
 #include "target.h"
 
@@ -326,7 +327,6 @@ const struct op op_attention = {
     .grad = grad,
     .flops = flops,
     .ref = ref,
-    .room = room_apart,
     .call = "fl_attention%as(o0,i0,i1,i2)(%o0, %i0, %i1, %i2, %i3%type(i0), %attention)",
     .shapes = "q [n, h, t, k], k [n, g, s, k], v [n, g, s, j], keep_mask bool [n, s] or [s], documents "
               "i32 [n, s] -> [n, h, t, j]",
@@ -346,10 +346,15 @@ static bool shape_grad(struct graph *g, struct node *n)
     return true;
 }
 
-/* On cuda: of each query the maximum and sum of its scores, and dy . y. */
+/* On a processor sums of short gradients; on cuda, of each query the maximum and sum of its scores, and dy . y. */
 static int64_t room_grad(struct node *n, const struct mesh *m, const struct target *t)
 {
-    return room_copies(n, m, t, false) + (t->scratch ? 0 : room_lines(3 * room_count(n->in[0], 0, 3, m)));
+    const struct value *k = n->in[1], *v = n->in[2];
+    if (!t->scratch)
+        return room_lines(3 * room_count(n->in[0], 0, 3, m));
+    if (!type_is_short(k->type) || n->wide)
+        return 0;
+    return room_bytes(fl_room_of_keys(room_count(k, 0, 3, m), room_count(k, 3, 4, m) + room_count(v, 3, 4, m)));
 }
 
 const struct op op_attention_grad = {

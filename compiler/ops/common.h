@@ -55,10 +55,6 @@ struct value *build_unreduce(struct graph *g, struct region *at, struct value *v
 /* ---- what kernels work in (room.c) ---- */
 /* Elements of v's largest part, of dims [from, to). */
 int64_t room_count(const struct value *v, int from, int to, const struct mesh *m);
-/* The f32 copies of all its short operands and results, where the target makes such; in_place: result 0 in that of operand 0. */
-int64_t room_copies(const struct node *n, const struct mesh *m, const struct target *t, bool in_place);
-int64_t room_in_place(struct node *n, const struct mesh *m, const struct target *t);     /* these alone, as op->room */
-int64_t room_apart(struct node *n, const struct mesh *m, const struct target *t);
 int64_t room_lines(int64_t elements);                    /* whole lines of 64 bytes: each of several pieces starts on one */
 int64_t room_bytes(int64_t bytes);                       /* in such lines, as elements */
 int64_t room_of_norm(struct node *n, const struct mesh *m, const struct target *t);      /* of the gradient of a norm */

@@ -75,7 +75,6 @@ const struct op op_dropout = {
     .extra = extra,
     .grad = grad,
     .ref = ref,
-    .room = room_in_place,
     .rows = "^0 = drop %0",
     .call = "fl_dropout%as(o0,i0)(%o0, %i0%type(i0), %step, %key, %block, %num(p,0), %place(o0))",
     .shapes = "x -> the same",

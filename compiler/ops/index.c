@@ -113,7 +113,7 @@ const struct op op_gather = {
     .name = "gather", .doc = "entries of x along axis: y[.., j, ..] = x[.., indices[.., j, ..], ..]",
     .args = "x, indices, axis:axis", .rule_of = gather_rule, .linear = "{a} max{a} min{a}", .shape = gather_shape,
     .index_limit = gather_limit, .extra = gather_extra, .grad = gather_grad, .ref = gather_ref,
-    .room = room_apart, .call = "fl_gather%as(o0,i0)(%o0, %i0%type(i0), %i1, %reduce, %extent(i1,axis), %base(i0,axis))",
+    .call = "fl_gather%as(o0,i0)(%o0, %i0%type(i0), %i1, %reduce, %extent(i1,axis), %base(i0,axis))",
     .shapes = "x [a, n, b], indices i32 [a, k, b] -> [a, k, b]",
     .factors = "every dim of the indices; n is whole (^)",
     .more = "n: the result is P(sum); a rank knows where its part begins",

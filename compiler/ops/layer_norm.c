@@ -86,7 +86,6 @@ const struct op op_layer_norm = {
     .grad = grad,
     .ref = ref,
     .rows = "$m = mean %0; $d = %0 - $m; $v = mean $d * $d; $s = 1.0f / sqrtf($v + @eps{1e-5f}); ^0 = $d * $s * %1{1.0f} + %2{0.0f}",
-    .room = room_in_place,
     .call = "fl_layer_norm%mixed()(%o0, %i0, %i1, %i2, %rows(i0), %last(i0), %num(eps,1e-5)%types(o0,i0,i1,i2))",
     .shapes = "x [.., A], weight [A], bias [A] -> [.., A]",
     .more = "linear in weight alone where there is no bias",

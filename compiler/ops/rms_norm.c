@@ -67,7 +67,6 @@ const struct op op_rms_norm = {
     .grad = grad,
     .ref = ref,
     .rows = "$v = mean %0 * %0; $s = 1.0f / sqrtf($v + @eps{1e-6f}); ^0 = %0 * $s * %1{1.0f}",
-    .room = room_in_place,
     .call = "fl_rms_norm%mixed()(%o0, %i0, %i1, %rows(i0), %last(i0), %num(eps,1e-6)%types(o0,i0,i1))",
     .shapes = "x [.., A], weight [A] -> [.., A]",
 };

@@ -19,42 +19,6 @@ int64_t room_count(const struct value *v, int from, int to, const struct mesh *m
     return count;
 }
 
-static bool is_short(const struct value *v)
-{
-    return v && type_is_short(v->type);
-}
-
-static int64_t float_count(const struct value *v, const struct mesh *m)
-{
-    return v && (v->type == TYPE_F32 || is_short(v)) ? room_count(v, 0, v->ndim, m) : 0;
-}
-
-/* With copies of the program's own (layout/wide.c) the kernel sees f32 alone. */
-int64_t room_copies(const struct node *n, const struct mesh *m, const struct target *t, bool in_place)
-{
-    int64_t count = 0;
-    bool any = false;
-    for (int k = 0; k < arrlen(n->in); k++) {
-        any |= is_short(n->in[k]);
-        count += float_count(n->in[k], m);
-    }
-    for (int k = 0; k < arrlen(n->out); k++) {
-        any |= is_short(n->out[k]);
-        count += k || !in_place ? float_count(n->out[k], m) : 0;
-    }
-    return any && t->widens && !n->wide ? room_lines(count) : 0;
-}
-
-int64_t room_in_place(struct node *n, const struct mesh *m, const struct target *t)
-{
-    return room_copies(n, m, t, true);
-}
-
-int64_t room_apart(struct node *n, const struct mesh *m, const struct target *t)
-{
-    return room_copies(n, m, t, false);
-}
-
 int64_t room_bytes(int64_t bytes)
 {
     return room_lines((bytes + 3) / 4);
@@ -65,5 +29,5 @@ int64_t room_of_norm(struct node *n, const struct mesh *m, const struct target *
 {
     const struct value *x = n->in[0];
     int64_t rows = room_count(x, 0, x->ndim - 1, m), width = room_count(x, x->ndim - 1, x->ndim, m);
-    return room_copies(n, m, t, false) + room_bytes(fl_room_of_norm(rows, width) + (t->scratch ? 0 : 4 * (2 * rows + 1)));
+    return room_bytes(fl_room_of_norm(rows, width) + (t->scratch ? 0 : 4 * (2 * rows + 1)));
 }

@@ -80,7 +80,7 @@ static int64_t room(struct node *n, const struct mesh *m, const struct target *t
 {
     const struct value *x = n->in[0];
     int64_t table = value_extent(x, (int)node_int(n, "axis", 0), m, NULL) * value_extent(x, x->ndim - 1, m, NULL);
-    return room_copies(n, m, t, true) + (t->scratch ? room_lines(table) : 0);
+    return t->scratch ? room_lines(table) : 0;
 }
 
 const struct op op_rope = {

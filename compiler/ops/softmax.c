@@ -159,7 +159,7 @@ static int64_t room(struct node *n, const struct mesh *m, const struct target *t
     for (int d = 0; d < x->ndim; d++)
         entries *= axes >> d & 1 ? value_extent(x, d, m, NULL) : 1;
     bool rows = axes == 1u << (x->ndim - 1);
-    return room_copies(n, m, t, false) + (rows || !t->scratch ? 0 : room_lines(2 * entries));
+    return rows || !t->scratch ? 0 : room_lines(2 * entries);
 }
 
 const struct op op_softmax = {

@@ -64,8 +64,8 @@ void fl_embedding_grad(float *dw, const float *dy, const int32_t *ids, int64_t c
     fl_embedding_grad_as(dw, dy, FL_F32, ids, count, base, rows, n);
 }
 
-void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
-             bool half, bool inverse)
+void fl_rope_as(void *y, const void *x, enum fl_type type, int64_t outer, int64_t t, int64_t inner, int64_t n,
+                int64_t first, float base, bool half, bool inverse)
 {
     int64_t pairs = n / 2;
     float *turn =
@@ -79,8 +79,11 @@ void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, 
         }
 #pragma omp parallel for if (outer * t * inner * n > FL_GRAIN)
     for (int64_t r = 0; r < outer * t * inner; r++) {
-        const float *from = x + r * n, *c = turn + r / inner % t * n, *s = c + pairs;
-        float *to = y + r * n;
+        void *place = fl_place_of(y, type, r * n);
+        float *room = type == FL_F32 ? NULL : fl_thread_scratch(n * (int64_t)sizeof(float));
+        const float *from = fl_row_in(room, fl_element(x, type, r * n), type, n);
+        const float *c = turn + r / inner % t * n, *s = c + pairs;
+        float *to = fl_row_out(room, place, type);
         int64_t step = half ? 1 : 2, other = half ? pairs : 1;
 #pragma omp simd
         for (int64_t i = 0; i < pairs; i++) {
@@ -88,5 +91,12 @@ void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, 
             to[i * step] = a * c[i] - b * s[i];
             to[i * step + other] = a * s[i] + b * c[i];
         }
+        fl_row_put(place, type, to, n);
     }
+}
+
+void fl_rope(float *y, const float *x, int64_t outer, int64_t t, int64_t inner, int64_t n, int64_t first, float base,
+             bool half, bool inverse)
+{
+    fl_rope_as(y, x, FL_F32, outer, t, inner, n, first, base, half, inverse);
 }

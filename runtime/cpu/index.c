@@ -19,24 +19,7 @@ static struct lines lines_of(const struct fl_dims *d)
     return l;
 }
 
-/* One element; t is a constant where these are called, so that nothing is decided in a loop. */
-static inline float get(const void *x, enum fl_type t, int64_t at)
-{
-    const fl_bf16 *b = x;
-    const fl_f16 *h = x;
-    return t == FL_BF16 ? fl_from_bf16(b[at]) : t == FL_F16 ? fl_from_f16(h[at]) : ((const float *)x)[at];
-}
-
-static inline void set(void *y, enum fl_type t, int64_t at, float v)
-{
-    if (t == FL_BF16)
-        ((fl_bf16 *)y)[at] = fl_to_bf16(v);
-    else if (t == FL_F16)
-        ((fl_f16 *)y)[at] = fl_to_f16(v);
-    else
-        ((float *)y)[at] = v;
-}
-
+/* t is a constant in each of these, so that nothing is decided in a loop. */
 #define BY_TYPE(t, kernel, ...)                                                                                        \
     do {                                                                                                               \
         if ((t) == FL_BF16)                                                                                            \
@@ -56,11 +39,11 @@ static inline __attribute__((always_inline)) void cumsum(enum fl_type t, void *y
         double sum = 0;
         for (int64_t j = 0; j < l.valid; j++) {
             int64_t at = first + (reverse ? l.valid - 1 - j : j) * l.inner;
-            sum += get(x, t, at);
-            set(y, t, at, (float)sum);
+            sum += fl_get(x, t, at);
+            fl_set(y, t, at, (float)sum);
         }
         for (int64_t j = l.valid; j < l.n; j++)
-            set(y, t, first + j * l.inner, 0);
+            fl_set(y, t, first + j * l.inner, 0);
     }
 }
 
@@ -79,16 +62,16 @@ static inline __attribute__((always_inline)) void top_k(enum fl_type t, void *va
         int32_t *best = fl_thread_scratch((k + 1) * (int64_t)sizeof(int32_t));
         for (int64_t j = 0; j < l.valid; j++) {
             int64_t p = have;
-            float v = get(from, t, j * l.inner);
-            if (have == k && !(v > get(from, t, best[k - 1] * l.inner)))
+            float v = fl_get(from, t, j * l.inner);
+            if (have == k && !(v > fl_get(from, t, best[k - 1] * l.inner)))
                 continue;
-            for (p = have < k ? have++ : k - 1; p > 0 && v > get(from, t, best[p - 1] * l.inner); p--)
+            for (p = have < k ? have++ : k - 1; p > 0 && v > fl_get(from, t, best[p - 1] * l.inner); p--)
                 best[p] = best[p - 1];
             best[p] = (int32_t)j;
         }
         for (int64_t j = 0; j < have; j++) {
             if (values)
-                set(values, t, to + j * l.inner, get(from, t, best[j] * l.inner));
+                fl_set(values, t, to + j * l.inner, fl_get(from, t, best[j] * l.inner));
             if (indices)
                 indices[to + j * l.inner] = best[j];
         }
@@ -105,15 +88,35 @@ void fl_top_k(float *values, int32_t *indices, const float *x, const struct fl_d
     top_k(FL_F32, values, indices, x, d, k);
 }
 
-void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+/* Elements are moved as they are, by their size. */
+static inline __attribute__((always_inline)) void gather(int64_t bytes, void *y, const void *x, const int32_t *indices,
+                                                         const struct fl_dims *d, int64_t count, int64_t base)
 {
     struct lines l = lines_of(d);
 #pragma omp parallel for if (l.outer * count * l.inner > FL_GRAIN)
     for (int64_t r = 0; r < l.outer * count; r++)
         for (int64_t i = 0; i < l.inner; i++) {
-            int64_t at = indices[r * l.inner + i] - base;
-            y[r * l.inner + i] = at >= 0 && at < l.n ? x[(r / count * l.n + at) * l.inner + i] : 0;
+            int64_t to = r * l.inner + i, at = indices[to] - base, from = (r / count * l.n + at) * l.inner + i;
+            bool inside = at >= 0 && at < l.n;
+            if (bytes == 2)
+                ((uint16_t *)y)[to] = inside ? ((const uint16_t *)x)[from] : 0;
+            else
+                ((float *)y)[to] = inside ? ((const float *)x)[from] : 0;
         }
+}
+
+void fl_gather_as(void *y, const void *x, enum fl_type t, const int32_t *indices, const struct fl_dims *d, int64_t count,
+                  int64_t base)
+{
+    if (fl_type_bytes(t) == 2)
+        gather(2, y, x, indices, d, count, base);
+    else
+        gather(4, y, x, indices, d, count, base);
+}
+
+void fl_gather(float *y, const float *x, const int32_t *indices, const struct fl_dims *d, int64_t count, int64_t base)
+{
+    fl_gather_as(y, x, FL_F32, indices, d, count, base);
 }
 
 static inline __attribute__((always_inline)) void scatter(enum fl_type t, float *y, const void *x, const int32_t *indices,
@@ -127,7 +130,7 @@ static inline __attribute__((always_inline)) void scatter(enum fl_type t, float 
             for (int64_t i = 0; i < l.inner; i++) {
                 int64_t from = (o * l.n + j) * l.inner + i, at = indices[from] - base;
                 if (at >= 0 && at < count)
-                    y[(o * count + at) * l.inner + i] += get(x, t, from);
+                    y[(o * count + at) * l.inner + i] += fl_get(x, t, from);
             }
 }
 

@@ -2,6 +2,7 @@
  * double. */
 #include "../fl_random.h"
 #include "cpu.h"
+#include "flow_rows.h"
 
 enum { CHUNK = FL_SQUARES_CHUNK, ROW = 4096 };
 
@@ -25,10 +26,10 @@ static const float *row_of(const void *g, enum fl_type t, int64_t at, int64_t n)
 /* Nothing is gathered here: every call has been made. */
 void fl_gathered(void) {}
 
-void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
-                const struct fl_place *at)
+void fl_dropout_as(void *y, const void *x, enum fl_type t, const struct fl_step *s, uint64_t path_hash, int64_t block,
+                   float p, const struct fl_place *at)
 {
-    uint64_t key = fl_key(s->seed, path_hash);
+    enum { PIECE = 512 };
     int last = at->ndim - 1;
     int64_t rows = 1, n = at->ndim ? at->n[last] : 1;
     for (int d = 0; d < last; d++)
@@ -44,14 +45,26 @@ void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path
             stride *= at->size[d];
         }
         index += at->ndim ? at->base[last] : 0;
-        for (int64_t i = 0; i < n;) {
-            uint32_t word[4];
-            uint64_t place = (uint64_t)(index + i);
-            fl_random_4(key, s->step, (uint32_t)block, place >> 2, word);
-            for (int e = (int)(place & 3); e < 4 && i < n; e++, i++)
-                y[r * n + i] = word[e] >= least ? x[r * n + i] * by : 0;
+        for (int64_t i = 0; i < n; i += PIECE) {
+            uint8_t kept[PIECE];
+            float room[PIECE];
+            int64_t count = fl_least(PIECE, n - i);
+            void *place = fl_place_of(y, t, r * n + i);
+            float *to = fl_row_out(room, place, t);
+            const float *from = fl_row_in(room, fl_element(x, t, r * n + i), t, count);
+            fl_row_kept(kept, s, path_hash, block, index + i, least, count);
+#pragma omp simd
+            for (int64_t k = 0; k < count; k++)
+                to[k] = kept[k] ? from[k] * by : 0;
+            fl_row_put(place, t, to, count);
         }
     }
+}
+
+void fl_dropout(float *y, const float *x, const struct fl_step *s, uint64_t path_hash, int64_t block, float p,
+                const struct fl_place *at)
+{
+    fl_dropout_as(y, x, FL_F32, s, path_hash, block, p, at);
 }
 
 void fl_square_sum(float *y, const void *x, enum fl_type t, int64_t n)

@@ -51,40 +51,45 @@ static int64_t start(const struct slices *s, int64_t slice)
     return at;
 }
 
-static void load(float *row, const float *x, const struct slices *s)
+/* A slice as f32: a row where it lies, or n entries brought together. */
+static const float *load(float *room, const void *x, enum fl_type t, const struct slices *s)
 {
+    if (s->rows)
+        return fl_row_in(room, x, t, s->valid);
     for (int64_t k = 0; k < s->valid; k++)
-        row[k] = x[s->offset[k]];
+        room[k] = fl_get(x, t, s->offset[k]);
+    return room;
 }
 
-static void store(float *y, const float *row, const struct slices *s)
+static void store(void *y, enum fl_type t, const float *row, const struct slices *s)
 {
-    for (int64_t k = 0; k < s->valid; k++)
-        y[s->offset[k]] = row[k];
+    if (s->rows)
+        fl_row_put(y, t, row, s->valid);
+    for (int64_t k = 0; !s->rows && k < s->valid; k++)
+        fl_set(y, t, s->offset[k], row[k]);
 }
 
 typedef void row_function(float *y, const float *a, const float *b, int64_t n);
 
 /* y = f(a, b) slice by slice; padding of y is 0. */
-static void each(float *y, const float *a, const float *b, const struct fl_dims *d, row_function *f)
+static void each(void *y, const void *a, const void *b, enum fl_type t, const struct fl_dims *d, row_function *f)
 {
     struct slices s = slices(d);
+    int64_t bytes = fl_type_bytes(t), copies = s.rows && t == FL_F32 ? 0 : 3;
     if (!s.rows && s.valid != s.n)
-        fl_fill(y, 0, s.count * s.n);
+        memset(y, 0, (size_t)(s.count * s.n * bytes));
 #pragma omp parallel for if (s.count * s.n > FL_GRAIN / 8)
     for (int64_t i = 0; i < s.count; i++) {
         int64_t at = start(&s, i);
-        if (s.rows) {
-            f(y + at, a + at, b + at, s.valid);
-            for (int64_t k = s.valid; k < s.n; k++)
-                y[at + k] = 0;
-        } else {
-            float *row = fl_thread_scratch(3 * s.valid * (int64_t)sizeof(float));
-            load(row, a + at, &s);
-            load(row + s.valid, b + at, &s);
-            f(row + 2 * s.valid, row, row + s.valid, s.valid);
-            store(y + at, row + 2 * s.valid, &s);
-        }
+        float *room = fl_thread_scratch(copies * s.valid * (int64_t)sizeof(float));
+        void *to = fl_place_of(y, t, at);
+        float *row = s.rows ? fl_row_out(room, to, t) : room, *room_a = room + s.valid, *room_b = room_a + s.valid;
+        const float *ra = load(room_a, fl_element(a, t, at), t, &s);
+        const float *rb = b == a ? ra : load(room_b, fl_element(b, t, at), t, &s);
+        f(row, ra, rb, s.valid);
+        store(to, t, row, &s);
+        if (s.rows)
+            memset((char *)to + s.valid * bytes, 0, (size_t)((s.n - s.valid) * bytes));
     }
 }
 
@@ -145,15 +150,36 @@ static void log_softmax_grad_row(float *dx, const float *y, const float *dy, int
         dx[i] = dy[i] - fl_exp(y[i]) * sum;
 }
 
-void fl_softmax(float *y, const float *x, const struct fl_dims *d) { each(y, x, x, d, softmax_row); }
-void fl_log_softmax(float *y, const float *x, const struct fl_dims *d) { each(y, x, x, d, log_softmax_row); }
+void fl_softmax_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d)
+{
+    each(y, x, x, t, d, softmax_row);
+}
+
+void fl_softmax(float *y, const float *x, const struct fl_dims *d) { fl_softmax_as(y, x, FL_F32, d); }
+
+void fl_log_softmax_as(void *y, const void *x, enum fl_type t, const struct fl_dims *d)
+{
+    each(y, x, x, t, d, log_softmax_row);
+}
+
+void fl_log_softmax(float *y, const float *x, const struct fl_dims *d) { fl_log_softmax_as(y, x, FL_F32, d); }
+
+void fl_softmax_grad_as(void *dx, const void *y, const void *dy, enum fl_type t, const struct fl_dims *d)
+{
+    each(dx, y, dy, t, d, softmax_grad_row);
+}
 
 void fl_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
 {
-    each(dx, y, dy, d, softmax_grad_row);
+    fl_softmax_grad_as(dx, y, dy, FL_F32, d);
+}
+
+void fl_log_softmax_grad_as(void *dx, const void *y, const void *dy, enum fl_type t, const struct fl_dims *d)
+{
+    each(dx, y, dy, t, d, log_softmax_grad_row);
 }
 
 void fl_log_softmax_grad(float *dx, const float *y, const float *dy, const struct fl_dims *d)
 {
-    each(dx, y, dy, d, log_softmax_grad_row);
+    fl_log_softmax_grad_as(dx, y, dy, FL_F32, d);
 }
