@@ -1,4 +1,4 @@
-/* Packing of operands: lines of words along k become panels of COLUMNS words, or rows of a side by side. What is transposed is
+/* Packing of operands: lines of words along k become panels of some columns, or rows of a side by side. What is transposed is
  * turned on the way, in squares of a vector's length; short types without a kernel are widened. */
 #include "pack.h"
 
@@ -35,7 +35,7 @@ static void words(float *to, const struct operand *o, int64_t line, int64_t at, 
 /* Entry k of n lines that lie one behind the other: to[0 .. n) are words k0 + k of columns c0 .. c0 + n. */
 static void line_of_words(float *to, const struct operand *o, int64_t k, int64_t limit, int64_t c0, int64_t n)
 {
-    if (o->form == PLAIN && n == COLUMNS) {
+    if (o->form == PLAIN && n == COLUMNS) {          /* a size that the compiler knows */
         memcpy(to, (const float *)o->p + k * o->ld + c0, COLUMNS * sizeof(float));
         return;
     }
@@ -64,8 +64,8 @@ int64_t fl_words_of(const struct operand *o, int64_t k)
     return o->form == PAIRS ? (k + 1) / 2 : o->form == WIDENED && o->type == FL_BF16 ? (k + 1) / 2 * 2 : k;
 }
 
-/* The LANES by LANES words at x, lines `step` apart, turned, to lines of COLUMNS at y. */
-static void turn(float *y, const float *x, int64_t step)
+/* The LANES by LANES words at x, lines `step` apart, turned, to lines `width` apart at y. */
+static void turn(float *y, const float *x, int64_t step, int64_t width)
 {
     vec line[LANES];
 #pragma GCC unroll 16
@@ -89,25 +89,38 @@ static void turn(float *y, const float *x, int64_t step)
     }
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
-        *(vec *)(y + i * COLUMNS) = line[i];
+        *(vec *)(y + i * width) = line[i];
 }
 
-void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, float *room)
+/* Some lines at a time across all panels: where lines are far apart, a panel's width of each is too little to be fetched ahead. */
+static void pack_lines(float *to, const struct operand *o, int64_t k0, int64_t k, int64_t c0, int64_t n, int64_t width)
 {
+    enum { LINES = 8 };
     int64_t depth = fl_words_of(o, k);
-    for (int64_t p = 0; p < n; p += COLUMNS, to += depth * COLUMNS) {
-        int64_t columns = fl_least(COLUMNS, n - p);
-        if (!turned) {
-            struct operand here = *o;
-            here.p = fl_element(o->p, o->type, k0 * o->ld);
-            for (int64_t d = 0; d < depth; d++) {
-                line_of_words(to + d * COLUMNS, &here, d, k, c0 + p, columns);
-                for (int64_t j = columns; j < COLUMNS; j++)
-                    to[d * COLUMNS + j] = 0;
+    struct operand here = *o;
+    here.p = fl_element(o->p, o->type, k0 * o->ld);
+    for (int64_t some = 0; some < depth; some += LINES)
+        for (int64_t p = 0; p < n; p += width)
+            for (int64_t d = some; d < fl_least(some + LINES, depth); d++) {
+                float *line = to + p * depth + d * width;
+                int64_t columns = fl_least(width, n - p);
+                line_of_words(line, &here, d, k, c0 + p, columns);
+                for (int64_t j = columns; j < width; j++)
+                    line[j] = 0;
             }
-            continue;
-        }
-        bool direct = o->form == PLAIN && columns == COLUMNS;
+}
+
+void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, int64_t width,
+                     float *room)
+{
+    if (!turned) {
+        pack_lines(to, o, k0, k, c0, n, width);
+        return;
+    }
+    int64_t depth = fl_words_of(o, k);
+    for (int64_t p = 0; p < n; p += width, to += depth * width) {
+        int64_t columns = fl_least(width, n - p);
+        bool direct = o->form == PLAIN && columns == width;
         const float *from = room;
         int64_t step = LINE;
         if (direct) {
@@ -116,16 +129,16 @@ void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0
         } else {
             for (int64_t j = 0; j < columns; j++)
                 words(room + j * LINE, o, c0 + p + j, k0, k);
-            for (int64_t j = columns; j < COLUMNS; j++)
+            for (int64_t j = columns; j < width; j++)
                 memset(room + j * LINE, 0, (size_t)depth * sizeof(float));
         }
         int64_t whole = depth / LANES * LANES;
         for (int64_t d = 0; d < whole; d += LANES)
-            for (int v = 0; v < VECTORS; v++)
-                turn(to + d * COLUMNS + v * LANES, from + v * LANES * step + d, step);
+            for (int64_t v = 0; v < width; v += LANES)
+                turn(to + d * width + v, from + v * step + d, step, width);
         for (int64_t d = whole; d < depth; d++)
-            for (int64_t j = 0; j < COLUMNS; j++)
-                to[d * COLUMNS + j] = from[j * step + d];
+            for (int64_t j = 0; j < width; j++)
+                to[d * width + j] = from[j * step + d];
     }
 }
 
@@ -140,18 +153,16 @@ void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, i
     struct operand here = *o;
     here.p = fl_element(o->p, o->type, k0 * o->ld);
     float line[GROUP * ROWS] = { 0 };
+    bool whole = o->form == PLAIN && rows == GROUP * ROWS;
     for (int64_t d = 0; d < depth; d++) {
-        line_of_words(line, &here, d, k, r0, rows);
-        for (int64_t p = 0; p < rows; p += ROWS)
-            memcpy(to + p * LINE + d * ROWS, line + p, ROWS * sizeof(float));
+        const float *from = line;
+        if (whole) {
+            from = (const float *)here.p + d * o->ld + r0;
+            for (int64_t i = 0; i < GROUP * ROWS; i += 16)           /* each line may be on a page of its own */
+                __builtin_prefetch(from + SOON * o->ld + i);
+        } else
+            line_of_words(line, &here, d, k, r0, rows);
+        for (int64_t p = 0; p < GROUP * ROWS && p < rows; p += ROWS)
+            memcpy(to + p * LINE + d * ROWS, from + p, ROWS * sizeof(float));
     }
-}
-
-void fl_fetch_rows(const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows, int64_t i, int64_t parts)
-{
-    int64_t bytes = fl_type_bytes(o->type), lines = turned ? k : rows, length = (turned ? rows : k) * bytes;
-    const char *p = (const char *)o->p + (turned ? k0 * o->ld + r0 : r0 * o->ld + k0) * bytes;
-    for (int64_t l = i * lines / parts; l < (i + 1) * lines / parts; l++)
-        for (int64_t at = 0; at < length; at += 64)
-            __builtin_prefetch(p + l * o->ld * bytes + at, 0, 2);
 }

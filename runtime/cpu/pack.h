@@ -4,19 +4,22 @@
 #include "cpu.h"
 
 #ifdef __AVX512F__
-enum { LANES = 16, ROWS = 12 };
+enum { LANES = 16, VECTORS = 3, ROWS = 8 };
+#define IF_3(x) x
 #else
-enum { LANES = 8, ROWS = 6 };
+enum { LANES = 8, VECTORS = 2, ROWS = 6 };
+#define IF_3(x)
 #endif
 enum {
-    VECTORS = 2,
     COLUMNS = VECTORS * LANES,
     DEPTH = 384,                         /* words of a block along k; bf16 has twice as many numbers */
     WIDE = 384,                          /* its columns */
     NEAR = 1 << 18,                      /* words over which the lines of an operand may spread to be read in place */
-    GROUP = 4,                           /* panels of ROWS rows packed at a time */
+    FEW_ROWS = 512, FEW_COLUMNS = 40,   /* of a result: fewer do not pay for packing b, or a turned, that lies near */
+    SOON = 14,                           /* words along k by which b is fetched ahead */
+    GROUP = 6,                           /* panels of ROWS rows packed at a time */
     LINE = 2 * DEPTH + 16,               /* words from one packed row of a to the next */
-    TALL = 1024,                         /* rows of sums kept apart from the result */
+    TALL = 512,                          /* rows of sums kept apart from the result */
 };
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
@@ -32,10 +35,9 @@ struct operand { const void *p; enum fl_type type; enum form form; int64_t ld; }
 enum form fl_form_of(enum fl_type t);
 /* Words of k elements. */
 int64_t fl_words_of(const struct operand *o, int64_t k);
-/* Columns [c0, c0 + n) of b for `k` elements from k0: panels of COLUMNS, the last one filled with zeros. */
-void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, float *room);
+/* Columns [c0, c0 + n) of b for `k` elements from k0: panels of `width`, the last one filled with zeros. */
+void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, int64_t width,
+                     float *room);
 /* At most GROUP * ROWS rows of a: lines of LINE words, or with k from line to line panels of ROWS for each word. */
 void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows);
-/* Brings what fl_pack_rows will read nearer, part i of `parts`. */
-void fl_fetch_rows(const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows, int64_t i, int64_t parts);
 #endif

@@ -45,40 +45,48 @@ static __attribute__((noinline)) void put_edge(const vec *sum, int rows, int vec
     }
 }
 
+/* The products of one word of each row, three rows from each place of `line`, and of the words of b. */
+INLINE void add_products(int rows, int vectors, bool pairs, vec sum[ROWS][VECTORS], const float *line[], int64_t along, int64_t across,
+                         const float *b, int64_t step)
+{
+    vec x[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < vectors; v++) {
+        x[v] = *(const loose *)(b + v * LANES);
+        __builtin_prefetch(b + SOON * step + v * LANES);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = multiply_add(sum[i][v], line[i / 3][i % 3 * along], x[v], pairs);
+#pragma GCC unroll 4
+    for (int i = 0; 3 * i < rows; i++)
+        line[i] += across;
+}
+
 /* a: word k of row i at i along + k across; b: COLUMNS words for each k, `step` words from one k to the next */
 INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t along, int64_t across, const float *b, int64_t step,
                    int64_t depth, const struct store *s)
 {
     vec sum[ROWS][VECTORS];
-    const float *line[ROWS / 3] = { a };             /* three rows from each: what an address can say */
+    const float *line[(ROWS + 2) / 3] = { a };             /* three rows from each: what an address can say */
 #pragma GCC unroll 4
     for (int i = 1; 3 * i < rows; i++)
         line[i] = line[i - 1] + 3 * along;
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < vectors; v++)
             __builtin_prefetch(s->c + i * s->ld + v * LANES, 1);
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < vectors; v++)
             sum[i][v] = (vec){ 0 };
-#pragma GCC unroll 1
-    for (int64_t k = 0; k < depth; k++, b += step) {
-        vec x[VECTORS];
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            x[v] = *(const loose *)(b + v * LANES);
-#pragma GCC unroll 12
-        for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-            for (int v = 0; v < vectors; v++)
-                sum[i][v] = multiply_add(sum[i][v], line[i / 3][i % 3 * along], x[v], pairs);
-#pragma GCC unroll 4
-        for (int i = 0; 3 * i < rows; i++)
-            line[i] += across;
-    }
+    for (int64_t k = 0; k < depth; k++, b += step)
+        add_products(rows, vectors, pairs, sum, line, along, across, b, step);
     if (s->columns < vectors * LANES) {
         vec all[ROWS * VECTORS];
 #pragma GCC unroll 24
@@ -89,7 +97,7 @@ INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t al
     }
 #pragma GCC unroll 12
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int v = 0; v < vectors; v++) {
             loose *c = (loose *)(s->c + i * s->ld) + v;
             if (s->add)
@@ -107,23 +115,26 @@ struct near { const float *a, *b; int64_t lead, step, depth; };
     {                                                                                                                  \
         kernel(rows, vectors, pairs, a, along, across, n->b, n->step, n->depth, s);                                    \
     }
+#define KERNELS_OF(name, vectors, pairs, along, across)                                                                \
+    KERNEL(name##_most_##vectors, ROWS, vectors, pairs, along, across)                                                 \
+    KERNEL(name##_4_##vectors, 4, vectors, pairs, along, across)                                                       \
+    KERNEL(name##_1_##vectors, 1, vectors, pairs, along, across)
 #define KERNELS(name, pairs, along, across)                                                                            \
-    KERNEL(name##_most_2, ROWS, 2, pairs, along, across)                                                               \
-    KERNEL(name##_most_1, ROWS, 1, pairs, along, across)                                                               \
-    KERNEL(name##_4_2, 4, 2, pairs, along, across)                                                                     \
-    KERNEL(name##_4_1, 4, 1, pairs, along, across)                                                                     \
-    KERNEL(name##_1_2, 1, 2, pairs, along, across)                                                                     \
-    KERNEL(name##_1_1, 1, 1, pairs, along, across)                                                                     \
+    KERNELS_OF(name, 1, pairs, along, across)                                                                          \
+    KERNELS_OF(name, 2, pairs, along, across)                                                                          \
+    IF_3(KERNELS_OF(name, 3, pairs, along, across))                                                                    \
     static void name(const struct near *n, int64_t rows, struct store s)                                               \
     {                                                                                                                  \
-        bool two = s.columns > LANES;                                                                                  \
+        static void (*const all[][VECTORS])(const struct near *n, const float *a, const struct store *s) = {           \
+            { name##_1_1, name##_1_2, IF_3(name##_1_3) },                                                              \
+            { name##_4_1, name##_4_2, IF_3(name##_4_3) },                                                              \
+            { name##_most_1, name##_most_2, IF_3(name##_most_3) },                                                     \
+        };                                                                                                             \
+        int64_t vectors = (s.columns + LANES - 1) / LANES;                                                             \
         const float *a = n->a;                                                                                         \
         for (int64_t i = 0, now; i < rows; i += now, a += now * (along), s.c += now * s.ld) {                          \
             now = rows - i >= ROWS ? ROWS : rows - i >= 4 ? 4 : 1;                                                     \
-            (now == ROWS  ? two ? name##_most_2 : name##_most_1                                                        \
-             : now == 4   ? two ? name##_4_2 : name##_4_1                                                              \
-             : two        ? name##_1_2                                                                                 \
-                          : name##_1_1)(n, a, &s);                                                                     \
+            all[(now >= 4) + (now == ROWS)][vectors - 1](n, a, &s);                                                    \
         }                                                                                                              \
     }
 KERNELS(plain_rows, false, LINE, 1)
@@ -160,30 +171,33 @@ static bool lies_near(const struct operand *o, bool turned, int64_t lines, int64
     return words && o->ld * lines <= NEAR;
 }
 
-/* Columns n0.. of b for k0..: where a panel of COLUMNS starts is b + j / COLUMNS * apart. */
-struct panels { const float *b; int64_t apart, step; };
+/* Columns of b for some of k: where a panel of `width` starts is b + j / width * apart. */
+struct panels { const float *b; int64_t width, apart, step; };
+
+/* Three vectors across, or two where a narrow result would leave one alone for its last columns. */
+static int64_t panel_width(int64_t n)
+{
+    bool alone = n % COLUMNS > 0 && n % COLUMNS <= LANES;
+    return VECTORS > 2 && alone && n < 4 * COLUMNS ? COLUMNS - LANES : COLUMNS;
+}
 
 static void rows_by_block(const struct operand *a, bool ta, const struct room *r, const struct panels *b, int64_t k0, int64_t k, int64_t m0,
                           int64_t m, int64_t n, struct store s)
 {
-    int64_t across = (n + COLUMNS - 1) / COLUMNS;
-    bool pairs = a->form == PAIRS, near = lies_near(a, ta, ta ? k : GROUP * ROWS, k);
+    bool pairs = a->form == PAIRS, near = (!ta || n < FEW_COLUMNS) && lies_near(a, ta, ta ? k : GROUP * ROWS, k);
     struct near at = { .step = b->step, .depth = fl_words_of(a, k), .lead = near ? a->ld / (1 + pairs) : ROWS };
     for (int64_t i = 0; i < m; i += GROUP * ROWS) {
-        int64_t rows = fl_least(GROUP * ROWS, m - i), ahead = fl_least(GROUP * ROWS, m - i - rows), call = 0;
-        int64_t calls = (rows + ROWS - 1) / ROWS * across;
+        int64_t rows = fl_least(GROUP * ROWS, m - i);
         const float *from = near ? fl_element(a->p, a->type, ta ? k0 * a->ld + m0 + i : (m0 + i) * a->ld + k0) : r->a;
         if (!near)
             fl_pack_rows(r->a, a, ta, k0, k, m0 + i, rows);
         for (int64_t q = 0; q < rows; q += ROWS)
-            for (int64_t j = 0; j < n; j += COLUMNS, call++) {
+            for (int64_t j = 0; j < n; j += b->width) {
                 struct store here = s;
                 here.c += (i + q) * s.ld + j;
-                here.columns = fl_least(COLUMNS, n - j);
-                if (ahead > 0)
-                    fl_fetch_rows(a, ta, k0, k, m0 + i + rows, ahead, call, calls);
+                here.columns = fl_least(b->width, n - j);
                 at.a = from + q * (!near ? LINE : ta ? 1 : at.lead);
-                at.b = b->b + j / COLUMNS * b->apart;
+                at.b = b->b + j / b->width * b->apart;
                 (ta     ? pairs ? pair_columns : plain_columns
                  : near ? pairs ? pair_lines : plain_lines
                  : pairs ? pair_rows : plain_rows)(&at, fl_least(ROWS, rows - q), here);
@@ -219,11 +233,12 @@ static void block(void *c, enum fl_type tc, const struct operand *a, const struc
     struct store s = { here ? at : r->sums, here ? g->ldc : WIDE, 0, here && g->beta == 1 };
     for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += part, s.add = true) {
         int64_t k = fl_least(part, g->k - k0);
-        struct panels p = { r->b, fl_words_of(a, k) * COLUMNS, COLUMNS };
-        if (!g->tb && b->form == PLAIN && n % COLUMNS == 0 && lies_near(b, true, k, k))
-            p = (struct panels){ (const float *)b->p + k0 * b->ld + n0, COLUMNS, b->ld };
+        int64_t width = panel_width(n);
+        struct panels p = { r->b, width, fl_words_of(a, k) * width, width };
+        if (m < FEW_ROWS && !g->tb && b->form == PLAIN && n % LANES == 0 && lies_near(b, true, k, k))
+            p = (struct panels){ (const float *)b->p + k0 * b->ld + n0, width, width, b->ld };
         else
-            fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, r->lines);
+            fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, width, r->lines);
         rows_by_block(a, g->ta, r, &p, k0, k, m0, m, n, s);
         if (k == 0)
             break;
