@@ -44,18 +44,17 @@ FL_DEVICE float fl_tanh(float x)
     return copysignf(a < 0.1f ? small : t, x);
 }
 
-/* gelu with tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-FL_DEVICE float fl_gelu(float x)
+/* gelu with tanh: x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); (1 + tanh(u)) / 2 is the sigmoid of 2u */
+FL_DEVICE float fl_gelu_gate(float x)
 {
-    float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
-    return 0.5f * x * (1.0f + fl_tanh(u));
+    return fl_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
+FL_DEVICE float fl_gelu(float x) { return x * fl_gelu_gate(x); }
 FL_DEVICE float fl_gelu_grad(float x, float dy)
 {
-    float u = 0.79788456080286536f * (x + 0.044715f * x * x * x);
-    float t = fl_tanh(u);
-    float du = 0.79788456080286536f * (1.0f + 3.0f * 0.044715f * x * x);
-    return dy * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * du);
+    float s = fl_gelu_gate(x);
+    float du = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);
+    return dy * (s + x * s * (1.0f - s) * du);
 }
 FL_DEVICE float fl_gelu_exact(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f)); }
 FL_DEVICE float fl_gelu_exact_grad(float x, float dy)
