@@ -12,6 +12,7 @@ void fl_target_start(int local_rank,
                      int local_size); /* picks the device or the threads; exits with one line if it cannot */
 char *fl_arena_new(int64_t bytes);                   /* 256-byte aligned, zeroed; lives until the end */
 char *fl_host_new(int64_t bytes);                    /* the same of host memory from which the device copies; NULL for 0 */
+extern const bool fl_arena_zeros;                    /* both are pages of zeros that are not there before they are touched */
 void fl_to_arena(void *dst, const void *host, int64_t bytes);
 void fl_from_arena(void *host, const void *src, int64_t bytes);      /* after all work queued so far */
 void fl_target_sync(void);                           /* returns when all queued work is done */

@@ -9,6 +9,7 @@
 #include "gather.h"
 #include "normals.h"
 #include "shards.h"
+#include "target.h"
 #include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
@@ -45,6 +46,8 @@ void fl_weights_init(struct fl_run *run, uint64_t seed)
         const struct fl_param *p = &class->param[i];
         if (p->tensor.type != FL_F32)
             FL_FAIL("store it as f32", "parameter %s is not f32", p->tensor.path);
+        if (fl_arena_zeros && (p->init == FL_ZEROS || (p->init == FL_CONSTANT && p->init_a == 0)))
+            continue;                                /* an optimizer's moments, twice the weights: the first step touches them */
         struct fl_box box = fl_box_of(&p->tensor, run->rank->coord, 0);
         int64_t n = fl_box_count(&p->tensor, &box);
         if (n > room) {

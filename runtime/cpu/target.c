@@ -189,6 +189,8 @@ static void wake_products(void)
     free(x);
 }
 
+const bool fl_arena_zeros = true;
+
 char *fl_arena_new(int64_t bytes)
 {
     wake_products();

@@ -101,6 +101,8 @@ extern "C" void fl_target_start(int local_rank, int local_size)
     FL_CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
 }
 
+extern "C" const bool fl_arena_zeros = false;
+
 extern "C" char *fl_arena_new(int64_t bytes)
 {
     void *p;
