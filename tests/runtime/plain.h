@@ -6,4 +6,3 @@
 #define fl_words_of plain_words_of
 #define fl_pack_columns plain_pack_columns
 #define fl_pack_rows plain_pack_rows
-#define fl_fetch_rows plain_fetch_rows
