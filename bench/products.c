@@ -91,8 +91,10 @@ int main(int argc, char **argv)
     for (int i = 7; i < argc && count < MOST; i++) {
         void *handle = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
         struct library *l = &all[count];
-        if (!handle)
+        if (!handle) {
+            fprintf(stderr, "products: left out: %s\n", dlerror());
             continue;
+        }
         *l = (struct library){ strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i], FIND(cblas, handle, "cblas_sgemm"),
                                FIND(dnnl, handle, "dnnl_sgemm"), FL_F32 };
         count += l->c || l->d;

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 models=()
 while [ $# -gt 1 ] && [ "$1" = --model ]; do models+=("$2"); shift 2; done
 [ ${#models[@]} -gt 0 ] || models=(small)
+case ${1:-} in -*) sed -n '2,4s/^# //p' bench/products.sh; exit 2 ;; esac
 [ $# -gt 0 ] || set -- libopenblas.so.0 libblis.so.4 libdnnl.so.2
 built flowc
 [ -n "$runtime" ] || { echo "bench/products.sh: $build has no libflow_cpu.a: build the tests' part too"; exit 1; }
