@@ -27,14 +27,11 @@ static void batch_start(const struct fl_gemm *g, int64_t i, int64_t *a, int64_t 
     }
 }
 
-enum { LENGTHY = 1 << 24 };              /* products of a part beside which messages should move: about 0.3 ms */
-
 void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g)
 {
     struct batches all = batches(g);
     int64_t threads = omp_get_max_threads(), width, at_once = all.shared ? 1 : all.total;
     int64_t parts = fl_product_parts(g, at_once ? (threads + at_once - 1) / at_once : 1, &width), tasks = at_once * parts;
-    bool lengthy = g->m * width * g->k >= LENGTHY;
     fl_poll();                                       /* messages under way move on between matrices, and parts of large ones */
     for (int64_t first = 0; first < all.total; first += at_once) {
 #pragma omp parallel for schedule(dynamic) if (tasks > 1 && at_once * g->m * g->n * g->k > 65536)
@@ -42,9 +39,7 @@ void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_
             int64_t oa, ob, oc, n0 = i % parts * width;
             batch_start(g, first + i / parts, &oa, &ob, &oc);
             fl_product_part(fl_place_of(c, tc, oc), tc, fl_element(a, t, oa), fl_element(b, t, ob), t, g, 0, g->m, n0,
-                            fl_least(width, g->n - n0));
-            if (lengthy && omp_get_thread_num() == 0)        /* the one that may call MPI */
-                fl_poll();
+                            fl_least(width, g->n - n0), omp_get_thread_num() == 0 ? fl_poll : NULL);     /* one may call MPI */
         }
     }
 }

@@ -69,8 +69,10 @@ static void turn(float *y, const float *x, int64_t step, int64_t width)
 {
     vec line[LANES];
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < LANES; i++) {
         line[i] = *(const loose *)(x + i * step);
+        __builtin_prefetch(x + i * step + 32);       /* more lines than a processor follows by itself */
+    }
 #pragma GCC unroll 4
     for (int s = 1; s < LANES; s *= 2) {             /* blocks of s by s beside the diagonal change places */
         places low, high;
@@ -142,11 +144,12 @@ void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0
     }
 }
 
-void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows)
+void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows,
+                  int64_t row)
 {
     if (!turned) {
         for (int64_t i = 0; i < rows; i++)
-            words(to + i * LINE, o, r0 + i, k0, k);
+            words(to + i * row, o, r0 + i, k0, k);
         return;
     }
     int64_t depth = fl_words_of(o, k);
@@ -163,6 +166,6 @@ void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, i
         } else
             line_of_words(line, &here, d, k, r0, rows);
         for (int64_t p = 0; p < GROUP * ROWS && p < rows; p += ROWS)
-            memcpy(to + p * LINE + d * ROWS, from + p, ROWS * sizeof(float));
+            memcpy(to + p * row + d * ROWS, from + p, ROWS * sizeof(float));
     }
 }

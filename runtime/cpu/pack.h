@@ -18,8 +18,10 @@ enum {
     FEW_ROWS = 512, FEW_COLUMNS = 40,    /* of a result: fewer do not pay for packing b, or a turned, that lies near */
     SOON = 14,                           /* words along k by which b is fetched ahead */
     GROUP = 6,                           /* panels of ROWS rows packed at a time */
-    LINE = 2 * DEPTH + 16,               /* words from one packed row of a to the next */
+    KEPT = 1 << 20,                      /* words of packed rows of a that are kept for further blocks of b */
+    LINE = 2 * DEPTH + 16,               /* words from one line of b to the next before they are turned */
     TALL = 512,                          /* rows of sums kept apart from the result */
+    LENGTHY = 1 << 24,                   /* products of a block beside which messages should move: about 0.3 ms */
 };
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
@@ -38,6 +40,6 @@ int64_t fl_words_of(const struct operand *o, int64_t k);
 /* Columns [c0, c0 + n) of b for `k` elements from k0: panels of `width`, the last one filled with zeros. */
 void fl_pack_columns(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t c0, int64_t n, int64_t width,
                      float *room);
-/* At most GROUP * ROWS rows of a: lines of LINE words, or with k from line to line panels of ROWS for each word. */
-void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows);
+/* At most GROUP * ROWS rows of a, `row` words each: line by line, or with k from line to line panels of ROWS for each word. */
+void fl_pack_rows(float *to, const struct operand *o, bool turned, int64_t k0, int64_t k, int64_t r0, int64_t rows, int64_t row);
 #endif

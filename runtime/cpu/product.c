@@ -123,29 +123,26 @@ struct near { const float *a, *b; int64_t lead, step, depth; };
     KERNELS_OF(name, 1, pairs, along, across)                                                                          \
     KERNELS_OF(name, 2, pairs, along, across)                                                                          \
     IF_3(KERNELS_OF(name, 3, pairs, along, across))                                                                    \
-    static void name(const struct near *n, int64_t rows, struct store s)                                               \
+    static void name(const struct near *n, int64_t rows, struct store *s)                                              \
     {                                                                                                                  \
         static void (*const all[][VECTORS])(const struct near *n, const float *a, const struct store *s) = {           \
             { name##_1_1, name##_1_2, IF_3(name##_1_3) },                                                              \
             { name##_4_1, name##_4_2, IF_3(name##_4_3) },                                                              \
             { name##_most_1, name##_most_2, IF_3(name##_most_3) },                                                     \
         };                                                                                                             \
-        int64_t vectors = (s.columns + LANES - 1) / LANES;                                                             \
+        int64_t vectors = (s->columns + LANES - 1) / LANES;                                                            \
         const float *a = n->a;                                                                                         \
-        for (int64_t i = 0, now; i < rows; i += now, a += now * (along), s.c += now * s.ld) {                          \
+        for (int64_t i = 0, now; i < rows; i += now, a += now * (along), s->c += now * s->ld) {                        \
             now = rows - i >= ROWS ? ROWS : rows - i >= 4 ? 4 : 1;                                                     \
-            all[(now >= 4) + (now == ROWS)][vectors - 1](n, a, &s);                                                    \
+            all[(now >= 4) + (now == ROWS)][vectors - 1](n, a, s);                                                     \
         }                                                                                                              \
     }
-KERNELS(plain_rows, false, LINE, 1)
 KERNELS(plain_lines, false, n->lead, 1)
 KERNELS(plain_columns, false, 1, n->lead)
 #ifdef __AVX512BF16__
-KERNELS(pair_rows, true, LINE, 1)
 KERNELS(pair_lines, true, n->lead, 1)
 KERNELS(pair_columns, true, 1, ROWS)
 #else
-#define pair_rows plain_rows
 #define pair_lines plain_lines
 #define pair_columns plain_columns
 #endif
@@ -155,12 +152,12 @@ KERNELS(pair_columns, true, 1, ROWS)
 /* Scratch of one thread: a block of b, rows of a, lines of b before they are turned, sums of a short result. */
 struct room { float *b, *a, *lines, *sums; };
 
-static struct room room_for(bool sums, bool widened)
+static struct room room_for(int64_t a, bool sums, bool widened)
 {
-    int64_t b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), a = GROUP * ROWS * LINE, lines = COLUMNS * LINE;
+    int64_t b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), lines = COLUMNS * LINE;
     char *p = fl_thread_scratch_of(FL_SCRATCH_PRODUCT, 64 + (b + a + lines + (sums ? TALL * (int64_t)WIDE : 0)) * (int64_t)sizeof(float));
     float *at = (float *)(p + (64 - (uintptr_t)p % 64) % 64);
-    return (struct room){ at, at + b, at + b + a, at + b + a + lines };
+    return (struct room){ at, at + b + lines, at + b, at + b + lines + a };
 }
 
 /* May the kernels read it, k elements of a line, where it lies? Lines that are far apart, and many, miss in the first cache and
@@ -181,26 +178,33 @@ static int64_t panel_width(int64_t n)
     return VECTORS > 2 && alone && n < 4 * COLUMNS ? COLUMNS - LANES : COLUMNS;
 }
 
-static void rows_by_block(const struct operand *a, bool ta, const struct room *r, const struct panels *b, int64_t k0, int64_t k, int64_t m0,
-                          int64_t m, int64_t n, struct store s)
+/* How a product is walked: k in parts of `part`, columns in blocks of `wide`, rows in blocks of `tall`. a is read where it lies,
+ * or packed: rows of a block once for all blocks of b where `kept`, else a group of rows at a time. */
+struct walk { int64_t part, wide, tall; bool near, kept; };
+
+/* Words from one packed row to the next: with a line of the cache between them, eight rows do not compete for the same places. */
+static int64_t packed_row(const struct operand *a, int64_t k) { return fl_words_of(a, k) + 16; }
+static int64_t groups_of(int64_t rows) { return (rows + GROUP * ROWS - 1) / (GROUP * ROWS) * (GROUP * ROWS); }
+
+/* Rows i.. of a block, `packed` for this part of k: `again` if they are there from the block of b before. */
+static void rows_by_block(const struct operand *a, bool ta, const struct walk *w, float *packed, bool again, const struct panels *b,
+                          int64_t k0, int64_t k, int64_t m0, int64_t m, int64_t n, struct store s)
 {
-    bool pairs = a->form == PAIRS, near = (!ta || n < FEW_COLUMNS) && lies_near(a, ta, ta ? k : GROUP * ROWS, k);
-    struct near at = { .step = b->step, .depth = fl_words_of(a, k), .lead = near ? a->ld / (1 + pairs) : ROWS };
+    bool pairs = a->form == PAIRS;
+    int64_t row = packed_row(a, k);
+    struct near at = { .step = b->step, .depth = fl_words_of(a, k), .lead = w->near ? a->ld / (1 + pairs) : ta ? ROWS : row };
     for (int64_t i = 0; i < m; i += GROUP * ROWS) {
         int64_t rows = fl_least(GROUP * ROWS, m - i);
-        const float *from = near ? fl_element(a->p, a->type, ta ? k0 * a->ld + m0 + i : (m0 + i) * a->ld + k0) : r->a;
-        if (!near)
-            fl_pack_rows(r->a, a, ta, k0, k, m0 + i, rows);
+        float *group = packed + (w->kept ? i * row : 0);
+        const float *from = w->near ? fl_element(a->p, a->type, ta ? k0 * a->ld + m0 + i : (m0 + i) * a->ld + k0) : group;
+        if (!w->near && !again)
+            fl_pack_rows(group, a, ta, k0, k, m0 + i, rows, row);
         for (int64_t q = 0; q < rows; q += ROWS)
             for (int64_t j = 0; j < n; j += b->width) {
-                struct store here = s;
-                here.c += (i + q) * s.ld + j;
-                here.columns = fl_least(b->width, n - j);
-                at.a = from + q * (!near ? LINE : ta ? 1 : at.lead);
+                struct store here = { s.c + (i + q) * s.ld + j, s.ld, fl_least(b->width, n - j), s.add };
+                at.a = from + q * (!w->near ? row : ta ? 1 : at.lead);
                 at.b = b->b + j / b->width * b->apart;
-                (ta     ? pairs ? pair_columns : plain_columns
-                 : near ? pairs ? pair_lines : plain_lines
-                 : pairs ? pair_rows : plain_rows)(&at, fl_least(ROWS, rows - q), here);
+                (ta ? pairs ? pair_columns : plain_columns : pairs ? pair_lines : plain_lines)(&at, fl_least(ROWS, rows - q), &here);
             }
     }
 }
@@ -223,23 +227,23 @@ static void put_scaled(void *c, enum fl_type tc, const struct fl_gemm *g, float 
 /* Results in f32 are summed where they lie, others apart, at most TALL rows. */
 static bool in_place(enum fl_type tc, const struct fl_gemm *g) { return tc == FL_F32 && g->alpha == 1 && (g->beta == 0 || g->beta == 1); }
 
-static void block(void *c, enum fl_type tc, const struct operand *a, const struct operand *b, const struct fl_gemm *g, const struct room *r,
-                  int64_t m0, int64_t m, int64_t n0, int64_t n)
+static void block(void *c, enum fl_type tc, const struct operand *a, const struct operand *b, const struct fl_gemm *g,
+                  const struct walk *w, const struct room *r, bool again, int64_t m0, int64_t m, int64_t n0, int64_t n)
 {
-    int64_t most = a->type == FL_BF16 ? 2 * DEPTH : DEPTH, parts = (g->k + most - 1) / most;
-    int64_t part = parts ? ((g->k + parts - 1) / parts + 1) / 2 * 2 : 0;
     void *at = fl_place_of(c, tc, m0 * g->ldc + n0);
+    float *packed = r->a;
     bool here = in_place(tc, g);
     struct store s = { here ? at : r->sums, here ? g->ldc : WIDE, 0, here && g->beta == 1 };
-    for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += part, s.add = true) {
-        int64_t k = fl_least(part, g->k - k0);
+    for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += w->part, s.add = true) {
+        int64_t k = fl_least(w->part, g->k - k0);
         int64_t width = panel_width(n);
         struct panels p = { r->b, width, fl_words_of(a, k) * width, width };
         if (m < FEW_ROWS && !g->tb && b->form == PLAIN && n % LANES == 0 && lies_near(b, true, k, k))
             p = (struct panels){ (const float *)b->p + k0 * b->ld + n0, width, width, b->ld };
         else
             fl_pack_columns(r->b, b, g->tb, k0, k, n0, n, width, r->lines);
-        rows_by_block(a, g->ta, r, &p, k0, k, m0, m, n, s);
+        rows_by_block(a, g->ta, w, packed, again, &p, k0, k, m0, m, n, s);
+        packed += w->kept ? groups_of(m) * packed_row(a, k) : 0;
         if (k == 0)
             break;
     }
@@ -247,21 +251,47 @@ static void block(void *c, enum fl_type tc, const struct operand *a, const struc
         put_scaled(at, tc, g, r->sums, m, n);
 }
 
+/* The walk of m rows and n columns; *room: words that packed rows of a take. */
+static struct walk walk_of(enum fl_type tc, const struct operand *a, const struct fl_gemm *g, int64_t m, int64_t n, int64_t *room)
+{
+    int64_t most = a->type == FL_BF16 ? 2 * DEPTH : DEPTH, parts = (g->k + most - 1) / most;
+    int64_t panels = (n + COLUMNS - 1) / COLUMNS, blocks = (panels * COLUMNS + WIDE - 1) / WIDE;
+    struct walk w = { .part = parts ? ((g->k + parts - 1) / parts + 1) / 2 * 2 : 0 };
+    w.wide = blocks ? (panels + blocks - 1) / blocks * COLUMNS : WIDE;
+    w.tall = in_place(tc, g) ? m : TALL;
+    w.near = (!g->ta || fl_least(w.wide, n) < FEW_COLUMNS) && lies_near(a, g->ta, g->ta ? w.part : GROUP * ROWS, w.part);
+    *room = w.near ? 0 : GROUP * ROWS * packed_row(a, w.part);
+    if (w.near || blocks < 2)
+        return w;
+    int64_t row = parts * packed_row(a, w.part), tall = fl_least(fl_least(w.tall, groups_of(m)), KEPT / row / (GROUP * ROWS) * (GROUP * ROWS));
+    int64_t times = tall > 0 ? (m + tall - 1) / tall : 0, before = (m + w.tall - 1) / w.tall;
+    if (tall > 0 && m * (blocks - 1) > n * (times - before)) {       /* a is packed less often than b is more often */
+        w.tall = tall;
+        w.kept = true;
+        *room = groups_of(fl_least(m, tall)) * row;
+    }
+    return w;
+}
+
 void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g, int64_t m0, int64_t m,
-                     int64_t n0, int64_t n)
+                     int64_t n0, int64_t n, void (*between)(void))
 {
     struct operand oa = { a, t, fl_form_of(t), g->lda }, ob = { b, t, fl_form_of(t), g->ldb };
-    struct room r = room_for(!in_place(tc, g), oa.form == WIDENED);
-    int64_t tall = in_place(tc, g) ? m : TALL, panels = (n + COLUMNS - 1) / COLUMNS, blocks = (panels * COLUMNS + WIDE - 1) / WIDE;
-    int64_t wide = blocks ? (panels + blocks - 1) / blocks * COLUMNS : WIDE;
+    int64_t rows;
+    struct walk w = walk_of(tc, &oa, g, m, n, &rows);
+    struct room r = room_for(rows, !in_place(tc, g), oa.form == WIDENED);
 #ifdef __SSE__
     unsigned modes = _mm_getcsr();
     if (t == FL_BF16)
         _mm_setcsr(modes | 0x8040);                  /* subnormal numbers are 0 */
 #endif
-    for (int64_t j = 0; j < n; j += wide)
-        for (int64_t i = 0; i < m; i += tall)
-            block(c, tc, &oa, &ob, g, &r, m0 + i, fl_least(tall, m - i), n0 + j, fl_least(wide, n - j));
+    for (int64_t i = 0; i < m; i += w.tall)
+        for (int64_t j = 0; j < n; j += w.wide) {
+            int64_t now = fl_least(w.tall, m - i), wide = fl_least(w.wide, n - j);
+            block(c, tc, &oa, &ob, g, &w, &r, w.kept && j > 0, m0 + i, now, n0 + j, wide);
+            if (between && now * wide * g->k >= LENGTHY)
+                between();
+        }
 #ifdef __SSE__
     _mm_setcsr(modes);
 #endif
@@ -269,15 +299,15 @@ void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enu
 
 void fl_product(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g)
 {
-    fl_product_part(c, tc, a, b, t, g, 0, g->m, 0, g->n);
+    fl_product_part(c, tc, a, b, t, g, 0, g->m, 0, g->n, NULL);
 }
 
-/* How many parts the columns of a product are cut into for `threads`: whole panels, none wider than a block. */
+/* How many parts the columns of a product are cut into for `threads`: whole panels, some parts for each thread to choose from. */
 int64_t fl_product_parts(const struct fl_gemm *g, int64_t threads, int64_t *width)
 {
     int64_t parts = (g->n + WIDE - 1) / WIDE, panels = (g->n + COLUMNS - 1) / COLUMNS;
-    if (parts < 4 * threads)
-        parts = fl_least(panels, (parts + threads - 1) / threads * threads);
+    parts = fl_least(parts, 4 * threads);
+    parts = threads == 1 ? fl_least(parts, 1) : fl_least(panels, (parts + threads - 1) / threads * threads);
     *width = parts ? (panels + parts - 1) / parts * COLUMNS : COLUMNS;
     return g->n ? (g->n + *width - 1) / *width : 0;
 }

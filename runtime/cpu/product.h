@@ -10,9 +10,9 @@
  * the same. */
 void fl_product(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g);
 
-/* The same for rows [m0, m0 + m) and columns [n0, n0 + n) of c. */
+/* The same for rows [m0, m0 + m) and columns [n0, n0 + n) of c. `between`, unless NULL, is called after blocks that take long. */
 void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g, int64_t m0, int64_t m,
-                     int64_t n0, int64_t n);
+                     int64_t n0, int64_t n, void (*between)(void));
 
 /* How many parts of *width columns give each of `threads` as much to do. */
 int64_t fl_product_parts(const struct fl_gemm *g, int64_t threads, int64_t *width);

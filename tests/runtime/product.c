@@ -61,9 +61,9 @@ static void check(enum fl_type t, enum fl_type tc, bool tiny)
     memcpy(d, c, (size_t)(nc * bytes));
     fl_load_row(old, c, tc, 1, nc);
     int64_t at_m = below(g.m), at_n = below(g.n);    /* in two parts of rows and columns: the same bits */
-    fl_product_part(c, tc, a, b, t, &g, 0, at_m, 0, g.n);
-    fl_product_part(c, tc, a, b, t, &g, at_m, g.m - at_m, 0, at_n);
-    fl_product_part(c, tc, a, b, t, &g, at_m, g.m - at_m, at_n, g.n - at_n);
+    fl_product_part(c, tc, a, b, t, &g, 0, at_m, 0, g.n, NULL);
+    fl_product_part(c, tc, a, b, t, &g, at_m, g.m - at_m, 0, at_n, NULL);
+    fl_product_part(c, tc, a, b, t, &g, at_m, g.m - at_m, at_n, g.n - at_n, NULL);
     plain_product(d, tc, a, b, t, &g);
     if (memcmp(c, d, (size_t)(nc * bytes)))
         fail_msg("other bits: %d x %d x %d, %d %d, alpha %g beta %g, parts at %d %d", (int)g.m, (int)g.n, (int)g.k, g.ta, g.tb, g.alpha, g.beta, (int)at_m, (int)at_n);
@@ -117,10 +117,36 @@ static void threads(void **s)
     }
 }
 
+static int pauses;
+static void pause_here(void) { pauses++; }
+
+/* Rows of a that are packed once for several blocks of columns, more than are kept at a time: the bits of a block alone. */
+static void kept(void **s)
+{
+    (void)s;
+    enum { M = 700, N = 800, K = 1537, FAR = 5600 };
+    struct fl_gemm g = { .m = M, .n = N, .k = K, .ldb = N, .ldc = N, .alpha = 1 };
+    float *a = calloc((size_t)K * FAR, sizeof *a), *b = malloc((size_t)K * N * sizeof *b);
+    float *c = malloc(2 * (size_t)M * N * sizeof *c), *d = c + M * N;
+    fill(b, FL_F32, K * N, false);
+    for (int turned = 0; turned < 2; turned++) {
+        g.ta = turned, g.lda = turned ? M : FAR;
+        fill(a, FL_F32, (turned ? K : M) * g.lda, false);
+        pauses = 0;
+        fl_product_part(c, FL_F32, a, b, FL_F32, &g, 0, M, 0, N, pause_here);
+        for (int64_t n = 0; n < N; n += 200)
+            fl_product_part(d, FL_F32, a, b, FL_F32, &g, 0, M, n, 200, NULL);
+        assert_memory_equal(c, d, (size_t)M * N * sizeof *c);
+        assert_true(pauses >= 3);
+    }
+    free(a), free(b), free(c);
+}
+
 int main(void)
 {
     omp_set_num_threads(3);
     fl_scratch_threads(3);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(f32), cmocka_unit_test(short_types), cmocka_unit_test(threads) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(f32), cmocka_unit_test(short_types), cmocka_unit_test(threads),
+                                        cmocka_unit_test(kept) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
