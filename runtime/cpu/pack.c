@@ -35,8 +35,9 @@ static void words(float *to, const struct operand *o, int64_t line, int64_t at, 
 /* Entry k of n lines that lie one behind the other: to[0 .. n) are words k0 + k of columns c0 .. c0 + n. */
 static void line_of_words(float *to, const struct operand *o, int64_t k, int64_t limit, int64_t c0, int64_t n)
 {
-    if (o->form == PLAIN && n == COLUMNS) {          /* a size that the compiler knows */
-        memcpy(to, (const float *)o->p + k * o->ld + c0, COLUMNS * sizeof(float));
+    if (o->form == PLAIN && n % LANES == 0) {
+        for (int64_t i = 0; i < n; i += LANES)
+            *(loose *)(to + i) = *(const loose *)((const float *)o->p + k * o->ld + c0 + i);
         return;
     }
     if (o->form == PLAIN) {

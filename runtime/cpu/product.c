@@ -199,13 +199,14 @@ static void rows_by_block(const struct operand *a, bool ta, const struct walk *w
         const float *from = w->near ? fl_element(a->p, a->type, ta ? k0 * a->ld + m0 + i : (m0 + i) * a->ld + k0) : group;
         if (!w->near && !again)
             fl_pack_rows(group, a, ta, k0, k, m0 + i, rows, row);
-        for (int64_t q = 0; q < rows; q += ROWS)
-            for (int64_t j = 0; j < n; j += b->width) {
+        for (int64_t q = 0; q < rows; q += ROWS) {
+            at.a = from + q * (!w->near ? row : ta ? 1 : at.lead);
+            at.b = b->b;
+            for (int64_t j = 0; j < n; j += b->width, at.b += b->apart) {
                 struct store here = { s.c + (i + q) * s.ld + j, s.ld, fl_least(b->width, n - j), s.add };
-                at.a = from + q * (!w->near ? row : ta ? 1 : at.lead);
-                at.b = b->b + j / b->width * b->apart;
                 (ta ? pairs ? pair_columns : plain_columns : pairs ? pair_lines : plain_lines)(&at, fl_least(ROWS, rows - q), &here);
             }
+        }
     }
 }
 
