@@ -262,11 +262,14 @@ static struct walk walk_of(enum fl_type tc, const struct operand *a, const struc
     w.tall = in_place(tc, g) ? m : TALL;
     w.near = (!g->ta || fl_least(w.wide, n) < FEW_COLUMNS) && lies_near(a, g->ta, g->ta ? w.part : GROUP * ROWS, w.part);
     *room = w.near ? 0 : GROUP * ROWS * packed_row(a, w.part);
-    if (w.near || blocks < 2)
+    if (w.near || blocks < 2 || m == 0 || g->k == 0)
         return w;
-    int64_t row = parts * packed_row(a, w.part), tall = fl_least(fl_least(w.tall, groups_of(m)), KEPT / row / (GROUP * ROWS) * (GROUP * ROWS));
-    int64_t times = tall > 0 ? (m + tall - 1) / tall : 0, before = (m + w.tall - 1) / w.tall;
-    if (tall > 0 && m * (blocks - 1) > n * (times - before)) {       /* a is packed less often than b is more often */
+    int64_t row = parts * packed_row(a, w.part), group = GROUP * ROWS;
+    int64_t tall = fl_least(fl_least(w.tall, groups_of(m)), KEPT / row / group * group);
+    if (tall == 0)
+        return w;
+    int64_t more = (m + tall - 1) / tall - (m + w.tall - 1) / w.tall;
+    if (m * (blocks - 1) > n * more) {               /* words of a no longer packed again, and words of b that are */
         w.tall = tall;
         w.kept = true;
         *room = groups_of(fl_least(m, tall)) * row;

@@ -139,6 +139,10 @@ static void kept(void **s)
         assert_memory_equal(c, d, (size_t)M * N * sizeof *c);
         assert_true(pauses >= 3);
     }
+    g.k = 0;                                         /* nothing to keep */
+    fl_product(c, FL_F32, a, b, FL_F32, &g);
+    for (int64_t i = 0; i < M * N; i++)
+        assert_true(c[i] == 0);
     free(a), free(b), free(c);
 }
 
