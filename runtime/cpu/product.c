@@ -1,7 +1,8 @@
-/* Products of matrices. A block of b (DEPTH by WIDE) is packed into panels of COLUMNS and stays in the second-level cache; a
- * few rows of a are packed into the first; a kernel forms ROWS by COLUMNS sums in registers. Operands are 32-bit words: a
- * number in f32, or two neighbours along k in bf16 where the processor multiplies those. Packing turns what is transposed
- * and widens what has no kernel; what needs neither, and lies close together, is read where it lies. */
+/* Products of matrices. A block of b (DEPTH by WIDE) is packed into panels of COLUMNS and stays in the second-level cache;
+ * rows of a pass through the first, packed a few at a time, or once for all blocks of b; a kernel forms ROWS by COLUMNS
+ * sums in registers. Operands are 32-bit words: a number in f32, or two neighbours along k in bf16 where the processor
+ * multiplies those. Packing turns what is transposed and widens what has no kernel; what needs neither, and lies close
+ * together, is read where it lies. */
 #include "product.h"
 #include "pack.h"
 #ifdef __SSE__
