@@ -46,7 +46,7 @@ static int sharers(const cpu_set_t *mine)
 void fl_target_start(int local_rank, int local_size)
 {
     (void)local_rank, (void)local_size;
-    mallopt(M_MMAP_THRESHOLD, 1 << 20);              /* what is freed after the start is no longer resident */
+    mallopt(M_MMAP_THRESHOLD, 1 << 19);              /* what is freed after the start, or grows, is no longer resident */
     cpu_set_t mask;
     CPU_ZERO(&mask);
     CPU_SET(0, &mask);
