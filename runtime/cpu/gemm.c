@@ -32,14 +32,16 @@ void fl_gemm_as(void *c, enum fl_type tc, const void *a, const void *b, enum fl_
     struct batches all = batches(g);
     int64_t threads = omp_get_max_threads(), width, at_once = all.shared ? 1 : all.total;
     int64_t parts = fl_product_parts(g, at_once ? (threads + at_once - 1) / at_once : 1, &width), tasks = at_once * parts;
-    fl_poll();                                       /* messages under way move on between matrices, and parts of large ones */
+    bool polls = omp_get_level() == 0;               /* one thread may call MPI, and not beside another */
+    if (polls)
+        fl_poll();                                   /* messages under way move on between matrices, and parts of large ones */
     for (int64_t first = 0; first < all.total; first += at_once) {
 #pragma omp parallel for schedule(dynamic) if (tasks > 1 && at_once * g->m * g->n * g->k > 65536)
         for (int64_t i = 0; i < tasks; i++) {
             int64_t oa, ob, oc, n0 = i % parts * width;
             batch_start(g, first + i / parts, &oa, &ob, &oc);
             fl_product_part(fl_place_of(c, tc, oc), tc, fl_element(a, t, oa), fl_element(b, t, ob), t, g, 0, g->m, n0,
-                            fl_least(width, g->n - n0), omp_get_thread_num() == 0 ? fl_poll : NULL);     /* one may call MPI */
+                            fl_least(width, g->n - n0), polls && omp_get_thread_num() == 0 ? fl_poll : NULL);
         }
     }
 }

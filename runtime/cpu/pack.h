@@ -15,7 +15,7 @@ enum {
     DEPTH = 384,                         /* words of a block along k; bf16 has twice as many numbers */
     WIDE = 384,                          /* its columns */
     NEAR = 1 << 18,                      /* words over which the lines of an operand may spread to be read in place */
-    FEW_ROWS = 512, FEW_COLUMNS = 40,    /* of a result: fewer do not pay for packing b, or a turned, that lies near */
+    FEW_ROWS = 512, FEW_COLUMNS = 40,    /* of a block: fewer do not pay for packing b, or a turned, that lies near */
     SOON = 14,                           /* words along k by which b is fetched ahead */
     GROUP = 6,                           /* panels of ROWS rows packed at a time */
     KEPT = 1 << 20,                      /* words of packed rows of a that are kept for further blocks of b */

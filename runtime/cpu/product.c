@@ -66,7 +66,7 @@ INLINE void add_products(int rows, int vectors, bool pairs, vec sum[ROWS][VECTOR
         line[i] += across;
 }
 
-/* a: word k of row i at i along + k across; b: COLUMNS words for each k, `step` words from one k to the next */
+/* a: word k of row i at i along + k across; b: `vectors` vectors of words for each k, `step` words from one k to the next */
 INLINE void kernel(int rows, int vectors, bool pairs, const float *a, int64_t along, int64_t across, const float *b, int64_t step,
                    int64_t depth, const struct store *s)
 {
@@ -153,9 +153,9 @@ KERNELS(pair_columns, true, 1, ROWS)
 /* Scratch of one thread: a block of b, rows of a, lines of b before they are turned, sums of a short result. */
 struct room { float *b, *a, *lines, *sums; };
 
-static struct room room_for(int64_t a, bool sums, bool widened)
+static struct room room_for(int64_t rows_of_a, bool sums, bool widened)
 {
-    int64_t b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), lines = COLUMNS * LINE;
+    int64_t a = rows_of_a, b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), lines = COLUMNS * LINE;
     char *p = fl_thread_scratch_of(FL_SCRATCH_PRODUCT, 64 + (b + a + lines + (sums ? TALL * (int64_t)WIDE : 0)) * (int64_t)sizeof(float));
     float *at = (float *)(p + (64 - (uintptr_t)p % 64) % 64);
     return (struct room){ at, at + b + lines, at + b, at + b + lines + a };
@@ -261,7 +261,7 @@ static struct walk walk_of(enum fl_type tc, const struct operand *a, const struc
     struct walk w = { .part = parts ? ((g->k + parts - 1) / parts + 1) / 2 * 2 : 0 };
     w.wide = blocks ? (panels + blocks - 1) / blocks * COLUMNS : WIDE;
     w.tall = in_place(tc, g) ? m : TALL;
-    w.near = (!g->ta || fl_least(w.wide, n) < FEW_COLUMNS) && lies_near(a, g->ta, g->ta ? w.part : GROUP * ROWS, w.part);
+    w.near = (!g->ta || fl_least(w.wide, n) < FEW_COLUMNS) && lies_near(a, g->ta, g->ta ? w.part : GROUP * ROWS, g->k);
     *room = w.near ? 0 : GROUP * ROWS * packed_row(a, w.part);
     if (w.near || blocks < 2 || m == 0 || g->k == 0)
         return w;
@@ -278,28 +278,48 @@ static struct walk walk_of(enum fl_type tc, const struct operand *a, const struc
     return w;
 }
 
+/* bf16 counts them as 0, as its instruction does; what else a thread does in between, sums of a collective, does not. */
+static unsigned subnormal_numbers_off(bool off)
+{
+#ifdef __SSE__
+    unsigned modes = _mm_getcsr();
+    if (off)
+        _mm_setcsr(modes | 0x8040);
+    return modes;
+#else
+    (void)off;
+    return 0;
+#endif
+}
+
+static void subnormal_numbers_as(unsigned modes)
+{
+#ifdef __SSE__
+    _mm_setcsr(modes);
+#else
+    (void)modes;
+#endif
+}
+
 void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g, int64_t m0, int64_t m,
                      int64_t n0, int64_t n, void (*between)(void))
 {
     struct operand oa = { a, t, fl_form_of(t), g->lda }, ob = { b, t, fl_form_of(t), g->ldb };
-    int64_t rows;
-    struct walk w = walk_of(tc, &oa, g, m, n, &rows);
-    struct room r = room_for(rows, !in_place(tc, g), oa.form == WIDENED);
-#ifdef __SSE__
-    unsigned modes = _mm_getcsr();
-    if (t == FL_BF16)
-        _mm_setcsr(modes | 0x8040);                  /* subnormal numbers are 0 */
-#endif
+    int64_t kept, done = 0;
+    struct walk w = walk_of(tc, &oa, g, m, n, &kept);
+    struct room r = room_for(kept, !in_place(tc, g), oa.form == WIDENED);
     for (int64_t i = 0; i < m; i += w.tall)
         for (int64_t j = 0; j < n; j += w.wide) {
             int64_t now = fl_least(w.tall, m - i), wide = fl_least(w.wide, n - j);
+            unsigned modes = subnormal_numbers_off(t == FL_BF16);
             block(c, tc, &oa, &ob, g, &w, &r, w.kept && j > 0, m0 + i, now, n0 + j, wide);
-            if (between && now * wide * g->k >= LENGTHY)
+            subnormal_numbers_as(modes);
+            done += now * wide * g->k;
+            if (between && done >= LENGTHY) {
                 between();
+                done = 0;
+            }
         }
-#ifdef __SSE__
-    _mm_setcsr(modes);
-#endif
 }
 
 void fl_product(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g)

@@ -38,25 +38,37 @@ static float value(const void *x, enum fl_type t, int64_t i)
     return y;
 }
 
-static void shape(struct fl_gemm *g)
+static struct fl_gemm shape(void)
 {
+    struct fl_gemm all = { 0 }, *g = &all;
     static const int64_t sizes[] = { 1, 3, 4, 12, 13, 31, 32, 33, 48, 50, 64, 97, 385, 400 }, depths[] = { 0, 1, 2, 7, 64, 383, 385, 769, 1537 };
     static const float by[] = { 1, 1, 0.5f }, keep[] = { 0, 1, 0.25f };
     g->m = sizes[below(14)], g->n = sizes[below(14)], g->k = depths[below(9)];
     g->ta = below(2), g->tb = below(2);
     g->lda = (g->ta ? g->m : g->k) + below(3), g->ldb = (g->tb ? g->k : g->n) + below(3), g->ldc = g->n + below(3);
     g->alpha = by[below(3)], g->beta = keep[below(3)];
+    return all;
 }
 
-static void check(enum fl_type t, enum fl_type tc, bool tiny)
+/* Behind each line of n elements something that no product may take up. */
+static void spoil(void *x, enum fl_type t, int64_t lines, int64_t n, int64_t lead)
 {
-    struct fl_gemm g = { 0 };
-    shape(&g);
-    int64_t na = (g.ta ? g.k : g.m) * g.lda, nb = (g.tb ? g.n : g.k) * g.ldb, nc = g.m * g.ldc, bytes = fl_type_bytes(tc);
-    char *a = malloc((size_t)na * 4 + 4), *b = malloc((size_t)nb * 4 + 4), *c = malloc((size_t)(nc * bytes)), *d = malloc((size_t)(nc * bytes));
+    float nan = NAN;
+    for (int64_t i = 0; i < lines; i++)
+        for (int64_t j = n; j < lead; j++)
+            fl_store_row(fl_place_of(x, t, i * lead + j), t, 1, &nan, 1);
+}
+
+static void check(struct fl_gemm g, enum fl_type t, enum fl_type tc, bool tiny)
+{
+    int64_t lines_a = g.ta ? g.k : g.m, lines_b = g.tb ? g.n : g.k, na = lines_a * g.lda, nb = lines_b * g.ldb;
+    int64_t nc = g.m * g.ldc, bytes = fl_type_bytes(tc), of_t = fl_type_bytes(t);
+    char *a = malloc((size_t)(na * of_t) + 1), *b = malloc((size_t)(nb * of_t) + 1), *c = malloc((size_t)(nc * bytes)), *d = malloc((size_t)(nc * bytes));
     float *old = malloc((size_t)nc * sizeof *old);
     fill(a, t, na, tiny);
     fill(b, t, nb, tiny);
+    spoil(a, t, lines_a, g.ta ? g.m : g.k, g.lda);
+    spoil(b, t, lines_b, g.tb ? g.k : g.n, g.ldb);
     fill(c, tc, nc, false);
     memcpy(d, c, (size_t)(nc * bytes));
     fl_load_row(old, c, tc, 1, nc);
@@ -88,16 +100,21 @@ static void f32(void **s)
 {
     (void)s;
     for (int i = 0; i < 25; i++)
-        check(FL_F32, FL_F32, false);
+        check(shape(), FL_F32, FL_F32, false);
 }
 
 static void short_types(void **s)
 {
     (void)s;
     for (int i = 0; i < 25; i++) {
-        check(FL_BF16, i % 2 ? FL_BF16 : FL_F32, i % 3 == 0);
-        check(FL_F16, i % 2 ? FL_F16 : FL_F32, false);
+        check(shape(), FL_BF16, i % 2 ? FL_BF16 : FL_F32, i % 3 == 0);
+        check(shape(), FL_F16, i % 2 ? FL_F16 : FL_F32, false);
     }
+    struct fl_gemm g = { .m = 530, .n = 400, .k = 33, .ta = true, .lda = 530, .ldb = 402, .ldc = 400, .alpha = 1, .beta = 0.25f };
+    check(g, FL_BF16, FL_BF16, false);               /* sums apart, in two blocks of rows, each kept for two of columns */
+    check(g, FL_F16, FL_F16, false);
+    g.k = 35, g.ta = false, g.lda = 36;              /* the last pair of a line is half a pair */
+    check(g, FL_BF16, FL_F32, false);
 }
 
 /* The bits of a row do not depend on the rows beside it, nor on the number of threads. */
@@ -118,15 +135,20 @@ static void threads(void **s)
 }
 
 static int pauses;
-static void pause_here(void) { pauses++; }
+static void pause_here(void)
+{
+    volatile float small = 1e-39f;                   /* what happens in between has subnormal numbers */
+    assert_true(small * 1 != 0);
+    pauses++;
+}
 
 /* Rows of a that are packed once for several blocks of columns, more than are kept at a time: the bits of a block alone. */
 static void kept(void **s)
 {
     (void)s;
-    enum { M = 700, N = 800, K = 1537, FAR = 5600 };
+    enum { M = 700, N = 800, K = 1537, FAR = 8000 };
     struct fl_gemm g = { .m = M, .n = N, .k = K, .ldb = N, .ldc = N, .alpha = 1 };
-    float *a = calloc((size_t)K * FAR, sizeof *a), *b = malloc((size_t)K * N * sizeof *b);
+    float *a = calloc((size_t)M * FAR, sizeof *a), *b = malloc((size_t)K * N * sizeof *b);
     float *c = malloc(2 * (size_t)M * N * sizeof *c), *d = c + M * N;
     fill(b, FL_F32, K * N, false);
     for (int turned = 0; turned < 2; turned++) {
@@ -139,6 +161,9 @@ static void kept(void **s)
         assert_memory_equal(c, d, (size_t)M * N * sizeof *c);
         assert_true(pauses >= 3);
     }
+    pauses = 0;
+    fl_product_part(c, FL_F32, a, b, FL_BF16, &g, 0, M, 0, N, pause_here);
+    assert_true(pauses >= 3);
     g.k = 0;                                         /* nothing to keep */
     fl_product(c, FL_F32, a, b, FL_F32, &g);
     for (int64_t i = 0; i < M * N; i++)
