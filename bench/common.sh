@@ -40,6 +40,8 @@ example() {
         sed -n '/^plan bf16 /,/^}/p' examples/gpt/gpt.flow | sed "s/^plan bf16 /plan bench_$type /; s/dp: 2/dp: $1/"
       done | sed '/^plan bench_f32 /,/^}/{/precision/d}'; } | sed "/^ *memory/d; /^plan pp2 /,/^}/s/split h }/split h${map:+ = [$map]} }/"
 }
+# tokens V: a million of them, below V, in 16 bits, the same each time
+tokens() { perl -e 'srand 1; print pack "v*", map { int rand $ARGV[0] } 1 .. 1e6' "$1"; }
 # gpus_here N: the largest of 1, 2 and 4 GPUs that N has
 gpus_here() {
     local n=1

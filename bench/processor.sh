@@ -13,7 +13,6 @@ built flowc
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=true OMP_PLACES=cores
-head -c 8000000 /dev/zero >"$work/tokens.bin"
 example 1 >"$work/gpt.flow"
 # used COMMAND..: seconds of user and system time
 used() { /usr/bin/env time -f '%U %S' -o "$work/time" "$@" >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }; awk '{ print $1 + $2 }' "$work/time"; }
@@ -26,6 +25,7 @@ run() { # NAME STEPS
 }
 for model in "${models[@]}"; do
     size "$model"
+    tokens $V >"$work/tokens.bin"
     for name in flowc flowc_bf16; do
         [ $name = flowc ] && plan=single || plan=bench_bf16
         "$build/flowc" "$work/gpt.flow" --plan $plan --target cpu --no-verify -o "$work/$name" --set L=$L --set D=$D --set H=$H --set T=$T \

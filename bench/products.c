@@ -88,7 +88,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "products D F V ROWS T K [LIBRARY]..\n");
         return 2;
     }
-    for (int i = 7; i < argc && count < MOST; i++) {
+    for (int i = 7; i < argc; i++) {
+        if (count == MOST) {
+            fprintf(stderr, "products: left out: %s: %d libraries at a time\n", argv[i], MOST - 2);
+            continue;
+        }
         void *handle = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
         struct library *l = &all[count];
         if (!handle) {
@@ -97,6 +101,8 @@ int main(int argc, char **argv)
         }
         *l = (struct library){ strrchr(argv[i], '/') ? strrchr(argv[i], '/') + 1 : argv[i], FIND(cblas, handle, "cblas_sgemm"),
                                FIND(dnnl, handle, "dnnl_sgemm"), FL_F32 };
+        if (!l->c && !l->d)
+            fprintf(stderr, "products: left out: %s has no cblas_sgemm and no dnnl_sgemm\n", argv[i]);
         count += l->c || l->d;
     }
     int64_t d = atoll(argv[1]), f = atoll(argv[2]), v = atoll(argv[3]), rows = atoll(argv[4]), t = atoll(argv[5]), k = atoll(argv[6]);

@@ -62,7 +62,7 @@ for model in "${models[@]}"; do
     mpirun --bind-to core -n 1 "$work/ceilings" $T $D $((4 * D)) $V $B $H
     mpirun --bind-to core -n 2 "$work/ceilings" $T $D $((4 * D)) $V $B $H
     example 1 >"$work/gpt.flow"
-    head -c 8000000 /dev/zero >"$work/tokens.bin"
+    tokens $V >"$work/tokens.bin"
     compiled() { [ -x "$work/$1/run" ] || {
         "$build/flowc" "$work/gpt.flow" --plan "$1" --target cpu --no-verify -o "$work/$1" --set L=$L --set D=$D --set H=$H --set T=$T \
             --set V=$V --set N=$2 --set M="${3:-1}" --set steps="$steps" --set warmup=1 2>"$work/said" || { cat "$work/said"; exit 1; }
