@@ -30,7 +30,8 @@ struct options judge_options(void)
 /* What the command said is in dir/said; its first telling line goes to kind, without the numbers that change. */
 static int command(const char *dir, struct outcome *o, const char *what, const char *text)
 {
-    int status = system(mem_printf("(%s) > %s/said 2>&1", text, dir));
+    /* a trial's processor time is the compiler's; gcc and the run have their own */
+    int status = system(mem_printf("ulimit -S -t 300 2> /dev/null; (%s) > %s/said 2>&1", text, dir));
     if (!status)
         return 0;
     static const char *const telling[] = {"error: ", "flow: ", "rank ", "runtime error", "ERROR"};
