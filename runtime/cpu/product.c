@@ -153,9 +153,10 @@ KERNELS(pair_columns, true, 1, ROWS)
 /* Scratch of one thread: a block of b, rows of a, lines of b before they are turned, sums of a short result. */
 struct room { float *b, *a, *lines, *sums; };
 
-static struct room room_for(int64_t rows_of_a, bool sums, bool widened)
+/* `a`: words of packed rows. */
+static struct room room_for(int64_t a, bool sums, bool widened)
 {
-    int64_t a = rows_of_a, b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), lines = COLUMNS * LINE;
+    int64_t b = (widened ? 2 : 1) * DEPTH * (WIDE + COLUMNS), lines = COLUMNS * LINE;
     char *p = fl_thread_scratch_of(FL_SCRATCH_PRODUCT, 64 + (b + a + lines + (sums ? TALL * (int64_t)WIDE : 0)) * (int64_t)sizeof(float));
     float *at = (float *)(p + (64 - (uintptr_t)p % 64) % 64);
     return (struct room){ at, at + b + lines, at + b, at + b + lines + a };

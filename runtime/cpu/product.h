@@ -14,6 +14,6 @@ void fl_product(void *c, enum fl_type tc, const void *a, const void *b, enum fl_
 void fl_product_part(void *c, enum fl_type tc, const void *a, const void *b, enum fl_type t, const struct fl_gemm *g, int64_t m0, int64_t m,
                      int64_t n0, int64_t n, void (*between)(void));
 
-/* How many parts of *width columns give each of `threads` as much to do. */
+/* How many parts of *width columns `threads` share: one part for one thread, else some for each to choose from. */
 int64_t fl_product_parts(const struct fl_gemm *g, int64_t threads, int64_t *width);
 #endif

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* CPU_SECONDS: the compiler's; what it starts may raise it */
 enum { CPU_SECONDS = 20, SECONDS_EACH = 900, STATUS_TOLD = 3 };
 
 const char *const verdict_name[VERDICTS] = {"equal", "rejected", "WRONG NUMBERS", "BUG", "CRASH", "HANG", "SLOW", "MUTE"};
